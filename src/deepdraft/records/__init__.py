@@ -1,0 +1,48 @@
+"""The shared language: frozen records of what was asked, what the server said, and what was measured.
+
+Stored is not derived: every field was configured or measured. What follows from it is a function in `metrics`.
+`None` means "not said" and is never replaced by a zero. Every field that is a duration is in seconds.
+"""
+
+from deepdraft.records.capability import Capabilities, Ternary
+from deepdraft.records.line import (
+    SCHEMA_VERSION,
+    ColdStep,
+    End,
+    Failure,
+    Header,
+    Line,
+    Measurement,
+    Note,
+    PromptFacts,
+    Refusal,
+    Trial,
+)
+from deepdraft.records.run import Run
+from deepdraft.records.server import Acceptance, ServerReading
+from deepdraft.records.spec import Limits, SweepSpec
+from deepdraft.records.trace import EventLog, RequestTrace, Usage
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Acceptance",
+    "Capabilities",
+    "ColdStep",
+    "End",
+    "EventLog",
+    "Failure",
+    "Header",
+    "Limits",
+    "Line",
+    "Measurement",
+    "Note",
+    "PromptFacts",
+    "Refusal",
+    "RequestTrace",
+    "Run",
+    "ServerReading",
+    "SweepSpec",
+    "Ternary",
+    "Trial",
+    "Usage",
+]

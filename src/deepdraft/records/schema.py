@@ -1,0 +1,27 @@
+"""The JSON Schema of a results file's lines, generated from the records (never written by hand)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from deepdraft.records.line import SCHEMA_VERSION, End, Header, Measurement, Note, Refusal, Trial
+
+LINE_TYPES = (Header, Measurement, Trial, Refusal, Note, End)
+
+
+def results_schema() -> dict[str, Any]:
+    """One schema that every line of a results file satisfies."""
+    schemas, components = msgspec.json.schema_components(LINE_TYPES, ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"One line of a Deepdraft results file (schema version {SCHEMA_VERSION})",
+        "oneOf": list(schemas),
+        "$defs": components,
+    }
+
+
+def results_schema_text() -> str:
+    """The schema as it stands in docs/reference/results.schema.json."""
+    return msgspec.json.format(msgspec.json.encode(results_schema()), indent=2).decode() + "\n"

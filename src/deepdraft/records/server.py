@@ -1,0 +1,49 @@
+"""What a server says about itself while it works: counters, load, speculation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReading:
+    """One look at a server's load and counters.
+
+    `counters` holds monotone totals under our own names: prompt_tokens, cached_tokens, generation_tokens,
+    num_requests, spec_drafts, spec_draft_tokens, spec_accepted_tokens, spec_accepted_at_<depth> (0-based),
+    num_preemptions. A counter the server does not have is absent.
+    """
+
+    at_s: float
+    """Seconds since the sweep began."""
+    source: str
+    num_running: int | None = None
+    num_waiting: int | None = None
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """Speculation's counts for one request (or for one trial, where the source can't tell requests apart).
+
+    Accepted tokens never include the bonus token. All fields are the server's; what follows is in
+    `metrics.speculation`.
+    """
+
+    source: str
+    """Where the counts come from, in words a reader can check."""
+    num_steps: int | None = None
+    """Verify steps."""
+    num_draft_tokens: int | None = None
+    num_accepted_tokens: int | None = None
+    accepted_at_depth: tuple[int, ...] | None = None
+    """How many steps accepted the draft at depth 1, 2, ..."""
+    accepted_len_histogram: tuple[int, ...] | None = None
+    """How many steps accepted 0, 1, 2, ... draft tokens."""
+    accepted_len_by_step: tuple[int, ...] | None = None
+    stated_acceptance_len: float | None = None
+    """The server's own mean, bonus included, where it gives no counts."""
+    is_lifetime_average: bool = False
+    """True when the figure covers more than this request, as a gauge over the server's life does."""
+    doubt: str | None = None
+    """Why the figure may be off; None when nothing is known against it."""
