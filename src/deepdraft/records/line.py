@@ -82,6 +82,8 @@ class Failure:
     """The class of the error: HttpStatus, ErrorInStream, StreamEndedEarly, Stalled, EmptyStream, Unreachable ..."""
     message: str
     http_status: int | None = None
+    retry_after_s: float | None = None
+    """What the server asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,11 @@ class EventReader:
         self._skip_lf = False  # the last byte was a CR: an LF now belongs to it
         self._is_clean = False  # nothing is pending: the fast path may be taken
 
+    @property
+    def is_within_event(self) -> bool:
+        """Has an event begun that is not complete? A comment is no event."""
+        return bool(self._lines) or (bool(self._partial) and self._partial[0] != 58)
+
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completed; a CR ends its line at once, an LF after it is swallowed."""
         # Nearly every read of an inference server holds whole events of one `data: ` line each.

@@ -1,0 +1,7 @@
+"""`python -m deepdraft`."""
+
+import sys
+
+from deepdraft.cli.main import main
+
+sys.exit(main())

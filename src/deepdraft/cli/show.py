@@ -1,0 +1,41 @@
+"""`deepdraft show FILE`: print what a results file holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def add_command(commands: Any) -> None:
+    """Add `show` to the command line."""
+    parser = commands.add_parser(
+        "show",
+        help="print a results file again",
+        description="Prints the table of a results file again, or its points as JSON or CSV. Works on a file that is "
+        "still being written, and on one that was cut short.",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="written by `deepdraft sweep --out FILE`")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object: points with figures and guards")
+    form.add_argument("--csv", action="store_true", help="one row a point")
+    parser.set_defaults(run=run)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Print the file in the form asked for."""
+    from deepdraft.records.file import read_run
+    from deepdraft.report import results_csv, results_object, results_table
+
+    results = read_run(namespace.file)
+    for loss in results.damage:
+        print(f"deepdraft: {namespace.file}: {loss}", file=sys.stderr)
+    if namespace.json:
+        print(json.dumps(results_object(results), indent=2))
+    elif namespace.csv:
+        print(results_csv(results), end="")
+    else:
+        print(results_table(results))
+    return 0

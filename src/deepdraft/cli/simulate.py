@@ -1,0 +1,27 @@
+"""`deepdraft simulate`: a server of known truth."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_command(commands: Any) -> None:
+    """Add `simulate` to the command line."""
+    from deepdraft.simulate.options import add_arguments
+
+    parser = commands.add_parser(
+        "simulate",
+        help="run a server of known truth",
+        description="Runs an OpenAI-compatible server that obeys a stated physics, in the dialect of an engine, with "
+        "every known confound on a switch: to prove a measuring client, ours or another, against a known truth.",
+    )
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    from deepdraft.simulate import options
+
+    return options.run(namespace)

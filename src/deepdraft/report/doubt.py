@@ -1,0 +1,51 @@
+"""Which figures of a point are in doubt, and why: the bridge from guards to what is printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepdraft.guards import GuardReport, TextLabel, guards_of, point_evidence, text_label
+from deepdraft.metrics import Point
+from deepdraft.records import Run
+
+VIOLATED_MARK = "!"
+UNVERIFIED_MARK = "?"
+TEXT_LABEL = "text_label"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointDoubts:
+    """A point's guards and the figures they put in doubt."""
+
+    guards: tuple[GuardReport, ...]
+    text: TextLabel
+    violated: dict[str, tuple[str, ...]]
+    """Figure -> the guards whose violation puts it in doubt."""
+    unverified: dict[str, tuple[str, ...]]
+    """Figure -> the guards that could not verify it."""
+
+    def mark(self, *names: str) -> str:
+        """`!` when a violated guard doubts one of the figures, `?` when one could not be verified, else nothing."""
+        if any(name in self.violated for name in names):
+            return VIOLATED_MARK
+        return UNVERIFIED_MARK if any(name in self.unverified for name in names) else ""
+
+
+def point_doubts(run: Run, point: Point) -> PointDoubts:
+    """The doubts about one point."""
+    guards = guards_of(run, point)
+    text = text_label(point_evidence(run, point))
+    violated: dict[str, list[str]] = {}
+    unverified: dict[str, list[str]] = {}
+    for guard in guards:
+        into = violated if guard.state == "violated" else unverified
+        for name in guard.doubts:
+            into.setdefault(name, []).append(guard.name)
+    for name in text.doubts:
+        violated.setdefault(name, []).append(TEXT_LABEL)
+    return PointDoubts(
+        guards=guards,
+        text=text,
+        violated={name: tuple(by) for name, by in violated.items()},
+        unverified={name: tuple(by) for name, by in unverified.items()},
+    )
