@@ -104,9 +104,7 @@ class Served:
         connection = connection or self.connect()
         try:
             content = None if body is None else json.dumps(body)
-            connection.request(
-                method, urlsplit(self.url).path + path, content, {**self.headers, **(headers or {})}
-            )
+            connection.request(method, urlsplit(self.url).path + path, content, {**self.headers, **(headers or {})})
             response = connection.getresponse()
             is_complete = True
             try:

@@ -22,7 +22,7 @@ from deepdraft.errors import UsageError
 from deepdraft.simulate.physics import prefill_s, step_s
 from deepdraft.simulate.server import Server
 from deepdraft.simulate.spec import Confounds, Fault, Physics, SimulateSpec, Surface
-from deepdraft.simulate.truth import acceptance_len, tpot_s, ttft_s, truths_from_json
+from deepdraft.simulate.truth import acceptance_len, tpot_s, truths_from_json, ttft_s
 
 
 def in_background(call: Any, *args: Any, **fields: Any) -> concurrent.futures.Future[Any]:

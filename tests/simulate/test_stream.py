@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -96,14 +97,15 @@ def test_role_chunk(serve: Any, role_chunk: str, is_there: bool, is_early: bool)
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
     with socket.create_connection((address.hostname, address.port), timeout=10) as client:
         client.sendall(head + body)
-        received, until_token = b"", b""
+        received, role_s = b"", 0.0
         while b"[DONE]" not in received:
             received += client.recv(65536)
-            if not until_token and b'"role"' in received:
-                until_token = received
+            if not role_s and b'"role"' in received:
+                role_s = time.monotonic()
     assert (b'"role":"assistant"' in received) == is_there
+    (truth,) = served.truths()
     if is_there:
-        assert (received.count(b'"content":" ') > 0 and until_token.count(b'"content":" ') == 0) == is_early
+        assert (role_s < truth.prefill_end_s) == is_early
 
 
 def test_null_and_empty_events(serve: Any) -> None:

@@ -142,12 +142,12 @@ def of_gauge(
 ) -> Acceptance | None:
     """SGLang's avg_spec_accept_length: a mean over everything since the last flush, moved every so many steps.
 
-    None when it did not move between the readings: it then says nothing of what ran in between.
+    None when it did not move between the readings, or when it is not known whether it did: it then says nothing of
+    what ran in between.
     """
-    if after is None:
+    if before is None or after is None:
         return None
-    value = after.gauges.get("spec_acceptance_len")
-    earlier = None if before is None else before.gauges.get("spec_acceptance_len")
+    value, earlier = after.gauges.get("spec_acceptance_len"), before.gauges.get("spec_acceptance_len")
     if value is None or value == earlier:
         return None
     return Acceptance(

@@ -25,7 +25,7 @@ from deepdraft.adapters.message import error_message
 from deepdraft.adapters.probe import ROUTES, Probe, random_words, settled
 from deepdraft.adapters.prometheus import MetricsPage
 from deepdraft.adapters.server import Reply, Server
-from deepdraft.errors import UsageError
+from deepdraft.errors import HttpStatus, RequestFailed, UsageError
 from deepdraft.records import Acceptance, Capabilities, ColdStep, RequestTrace, ServerReading, Ternary
 
 FLUSH_LIMIT_S = 10.0
@@ -224,6 +224,21 @@ class Adapter:
         """One line: the status and the server's own words."""
         return error_message(status, body)
 
+    async def probed(self, prompt: str | list[int], *, limit_s: float = 120.0) -> RequestTrace:
+        """The trace of a request for one token on the settled route, none of the measured ones.
+
+        limit_s: how long it may wait for its first token. Raises HttpStatus when the server answers with an error
+        status, RequestFailed for any other failure, ServerError when there is no connection.
+        """
+        path, body = self.request_body(prompt, max_tokens=1, cache_salt=random_words(self._rng)[:16])
+        self.num_probe_requests += 1
+        trace, failure = await self._server.generate(path, body, limit_s=limit_s)
+        if failure is None or failure.name == "EmptyStream":
+            return trace
+        if failure.http_status is not None:
+            raise HttpStatus(failure.http_status, failure.message, retry_after_s=failure.retry_after_s)
+        raise RequestFailed(f"a request for one token failed: {failure.message}")
+
     # --- counting tokens
 
     async def tokenize(self, text: str) -> list[int] | None:
@@ -386,7 +401,17 @@ class Adapter:
         self._fields[route] = dict(fields)
         if self._route is None:
             self._route = route
+            self._keep_cold_means(fields)
         self.learn(endpoints=tuple(self._fields))
+
+    def _keep_cold_means(self, fields: Mapping[str, Any]) -> None:
+        """Forget the ways to be cold whose field the server did not take."""
+        lost = set()
+        if not any(name in fields for name in (self.salt_field, "extra_key")):
+            lost.add("cache_salt")
+        if "cache_prompt" not in fields:
+            lost.add("cache_prompt")
+        self.learn(cold_means=tuple(means for means in self._capabilities.cold_means if means not in lost))
 
     def rename_max_tokens(self) -> bool:
         """Use max_completion_tokens, which newer models of OpenAI want; False when it is used already."""
@@ -409,6 +434,8 @@ class Adapter:
             found["reports_cached_tokens"] = "no"
         if self.stated_acceptance(trace) is not None:
             found["reports_acceptance"] = "yes"
+        elif self._capabilities.speculation == "no":
+            found["reports_acceptance"] = "no"
         if "ignore_eos" in probe.fields:
             tokens = None if usage is None else usage.completion_tokens
             obeyed = tokens is None or tokens >= probe.max_tokens

@@ -17,7 +17,7 @@ from deepdraft.adapters.llamacpp import LlamacppAdapter
 from deepdraft.adapters.lmdeploy import LmdeployAdapter
 from deepdraft.adapters.message import error_message, page_title
 from deepdraft.adapters.ollama import OllamaAdapter
-from deepdraft.adapters.server import Reply, Server
+from deepdraft.adapters.server import NOT_READY, Reply, Server, ServerLoading
 from deepdraft.adapters.sglang import SglangAdapter
 from deepdraft.adapters.tensorrt_llm import TensorrtLlmAdapter
 from deepdraft.adapters.tgi import TgiAdapter
@@ -41,10 +41,6 @@ _ORDER = ("sglang", "llamacpp", "tgi", "vllm", "tensorrt_llm", "ollama", "lmdepl
 _OWNERS = {"library": "ollama", "Text Generation Inference": "tgi"}
 _PAUSE_S = (0.2, 2.0)
 """First and longest pause between looks at a server that is not ready."""
-
-
-class ServerLoading(ServerError):
-    """The server is up, and still loads its model."""
 
 
 async def detect(
@@ -92,7 +88,7 @@ async def wait_ready(client: Client, limit_s: float, on_wait: Callable[[float, s
     """Wait until the server answers and has loaded its model.
 
     limit_s: how long at most. on_wait: called between looks with the seconds waited and the reason.
-    Raises what `detect` would (Unreachable, ServerLoading) when the time is over, and at once what waiting can't cure.
+    Raises Unreachable or ServerLoading when the time is over, and at once what waiting can't cure (NotAnApi).
     """
     server = Server(client)
     began = time.monotonic()
@@ -123,7 +119,7 @@ async def _not_ready(server: Server) -> ServerError | None:
         raise
     except (ServerError, RequestFailed) as error:
         return Unreachable(error.message, hint=error.hint)
-    return ServerLoading(_loading_words(server, reply)) if reply.status in (502, 503) else None
+    return ServerLoading.said_by(server, reply) if reply.status in NOT_READY else None
 
 
 async def _models(server: Server) -> Reply:
@@ -131,6 +127,8 @@ async def _models(server: Server) -> Reply:
         reply = await server.get("/v1/models")
     except RequestFailed as error:
         raise Unreachable(error.message, hint="it accepts connections, but does not answer") from None
+    if reply.status in NOT_READY:
+        raise ServerLoading.said_by(server, reply)
     title = page_title(reply.body)
     if reply.status in (401, 403):
         words = error_message(reply.status, reply.body)
@@ -144,18 +142,12 @@ async def _models(server: Server) -> Reply:
             f"{server.url}/v1/models answers with an HTML page{named} (HTTP {reply.status}), not with JSON",
             hint="give the URL of the API itself: what stands before /v1",
         )
-    if reply.status in (502, 503):
-        raise ServerLoading(_loading_words(server, reply), hint="wait until it has loaded its model")
     if reply.status == 200 and _model_cards(reply) == [] and not isinstance(reply.json, dict):
         raise NotAnApi(
             f"{server.url}/v1/models does not answer with a list of models, but: {reply.text[:120] or 'nothing'}",
             hint="give the URL of the API itself: what stands before /v1",
         )
     return reply
-
-
-def _loading_words(server: Server, reply: Reply) -> str:
-    return f"{server.url} is not ready: {error_message(reply.status, reply.body)}"
 
 
 def _model_cards(reply: Reply) -> list[dict[str, Any]]:
@@ -182,7 +174,7 @@ async def _engine(
         return first[0], "owned_by in /v1/models", {}
     if reply.status != 200:
         raise NotAnApi(
-            f"{server.url} is no inference API we know: GET /v1/models says {error_message(reply.status, reply.body)}",
+            f"{server.url} is no inference API we know: /v1/models says {error_message(reply.status, reply.body)}",
             hint="check the URL (what stands before /v1); name the engine with --engine if it has no model list",
         )
     return "openai", "no answer of an engine we know", {}

@@ -15,7 +15,7 @@ from deepdraft.adapters import acceptance as source
 from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import INCLUDE_USAGE
-from deepdraft.adapters.server import Server
+from deepdraft.adapters.server import NOT_READY, Server, ServerLoading
 from deepdraft.records import Acceptance, Capabilities, RequestTrace, ServerReading, Ternary
 from deepdraft.records.redact import redacted
 
@@ -57,6 +57,8 @@ class LlamacppAdapter(Adapter):
         if "default_generation_settings" in props:
             return "GET /props", {"props": props, "model_cards": model_cards}
         if any(card.get("owned_by") == "llamacpp" for card in model_cards):
+            if reply is not None and reply.status in NOT_READY:  # it lists its model before it has loaded it
+                raise ServerLoading.said_by(server, reply)
             return "owned_by in /v1/models", {"model_cards": model_cards}
         return None
 

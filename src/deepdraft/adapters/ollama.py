@@ -42,9 +42,8 @@ class OllamaAdapter(Adapter):
 
 def ollama_capabilities(known: Capabilities, shown: Mapping[str, Any], running: Mapping[str, Any]) -> Capabilities:
     """What /api/show tells of the model, and /api/ps of the loaded one: only a loaded model has a context length."""
-    loaded = next(
-        (entry for entry in running.get("models") or [] if known.model in (entry.get("name"), entry.get("model"))), {}
-    )
+    entries = [object_of(entry) for entry in running.get("models") or []]
+    loaded = next((entry for entry in entries if known.model in (entry.get("name"), entry.get("model"))), {})
     doubts = [*known.doubts, "a prompt longer than the context is cut silently; a reused prompt is not told"]
     if not loaded:
         doubts.append(

@@ -66,7 +66,8 @@ async def settled(adapter: Adapter, routes: Sequence[str], limit_s: float) -> No
             failed.append(error)
             continue
         adapter.took(route, probe.fields)
-        adapter.observe(probe)
+        if adapter.endpoint == route:
+            adapter.observe(probe)
         if route == "completions":
             await _settle_token_ids(adapter, probe.fields, limit_s)
         elif route == "native":
@@ -87,7 +88,7 @@ async def _settle_route(adapter: Adapter, route: str, limit_s: float) -> Probe:
     for _ in range(_MAX_ROUNDS):
         probe = await _send(adapter, route, fields, adapter.probe_prompt(), limit_s)
         failure = probe.failure
-        if failure is None or failure.name == "EmptyStream":
+        if failure is None or _ended_at_once(probe):
             return probe
         words = failure.message
         if failure.http_status in (401, 403):
@@ -123,7 +124,7 @@ async def _settle_token_ids(adapter: Adapter, fields: Mapping[str, Any], limit_s
     ids = await adapter.tokenize(adapter.probe_prompt()) or adapter.random_ids()
     probe = await _send(adapter, "completions", fields, ids, limit_s)
     usage = probe.trace.usage
-    if probe.failure is not None and probe.failure.name != "EmptyStream":
+    if probe.failure is not None and not _ended_at_once(probe):
         adapter.learn(token_id_prompts="no")
     elif usage is not None and usage.prompt_tokens == len(ids):
         adapter.learn(token_id_prompts="yes")
@@ -148,6 +149,13 @@ async def _send(
     adapter.num_probe_requests += 1
     trace, failure = await adapter.server.generate(ROUTES[route], msgspec.json.encode(body), limit_s=limit_s)
     return Probe(route=route, fields=fields, max_tokens=PROBE_LEN, trace=trace, failure=failure)
+
+
+def _ended_at_once(probe: Probe) -> bool:
+    """The model had nothing to say: the route works all the same."""
+    trace = probe.trace
+    ended = trace.saw_done or trace.finish_reason is not None
+    return ended and probe.failure is not None and probe.failure.name == "EmptyStream"
 
 
 def _lacks_template(words: str) -> bool:

@@ -9,16 +9,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from deepdraft.adapters.json_text import decoded
+from deepdraft.adapters.message import error_message
 from deepdraft.adapters.reading import carries_output, trace_of
 from deepdraft.errors import RequestFailed, ServerError
 from deepdraft.records import Failure, RequestTrace
 from deepdraft.transport.client import Client
 from deepdraft.transport.exchange import TimeLimits
+
+NOT_READY = frozenset({502, 503, 504})
+"""What a server that still loads its model answers, or a proxy in front of one that restarts."""
+
+
+class ServerLoading(ServerError):
+    """The server is up, and still loads its model."""
+
+    @classmethod
+    def said_by(cls, server: Server, reply: Reply) -> Self:
+        """The error for a reply with a status of NOT_READY."""
+        words = error_message(reply.status, reply.body)
+        return cls(f"{server.url} is not ready: {words}", hint="wait until it has loaded its model")
 
 
 @dataclass(frozen=True)

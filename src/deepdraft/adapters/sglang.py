@@ -16,6 +16,7 @@ from deepdraft.adapters import acceptance as source
 from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import CONTINUOUS_USAGE, INCLUDE_USAGE, merged
+from deepdraft.adapters.probe import Probe
 from deepdraft.adapters.server import Server
 from deepdraft.records import Acceptance, Capabilities, ColdStep, RequestTrace, ServerReading, Ternary
 from deepdraft.records.redact import REDACTED, redacted
@@ -167,8 +168,9 @@ class SglangAdapter(Adapter):
             found = _combined(found, load)
         if self._capabilities.speculation == "yes" and self._capabilities.reports_acceptance != "yes":
             mean = sglang_mean_acceptance_len(await self._json(self._health_path))
-            if found is not None and mean is not None:
-                found.gauges["spec_acceptance_len"] = mean
+            if mean is not None:
+                found = found or ServerReading(at_s=at_s, source=self._health_path)
+                found = replace(found, gauges={**found.gauges, "spec_acceptance_len": mean})
         return found
 
     def stated_acceptance(self, trace: RequestTrace) -> Acceptance | None:
@@ -177,6 +179,13 @@ class SglangAdapter(Adapter):
         details = object_of(object_of(trace.server_fields.get("sglext")).get("spec_tokens_details"))
         meta_info = object_of(trace.server_fields.get("meta_info"))
         return source.of_sglang_figures(details or meta_info, completion)
+
+    def observe(self, probe: Probe) -> None:
+        """A server with a drafter states its counts in every answer, where it can at all."""
+        super().observe(probe)
+        if self._capabilities.speculation == "yes" and self._capabilities.reports_acceptance != "yes":
+            self.learn(reports_acceptance="no")
+            self.doubt("answers don't state acceptance on this route (older than 0.5.23): --endpoint native does")
 
     def cached_tokens_reported(self, trace: RequestTrace) -> bool:
         """In usage with --enable-cache-report, in sglext when asked for, on the native route always."""

@@ -15,6 +15,7 @@ from deepdraft.adapters import acceptance as source
 from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import CONTINUOUS_USAGE, INCLUDE_USAGE
+from deepdraft.adapters.probe import Probe
 from deepdraft.adapters.prometheus import MetricsPage
 from deepdraft.adapters.server import Reply, Server
 from deepdraft.records import Acceptance, Capabilities, ColdStep, RequestTrace, Ternary
@@ -101,6 +102,15 @@ class VllmAdapter(Adapter):
     def stated_acceptance(self, trace: RequestTrace) -> Acceptance | None:
         """From metrics.speculative_decoding, with --per-request-spec-decode-metrics."""
         return source.of_vllm_metrics(object_of(trace.server_fields.get("metrics")))
+
+    def observe(self, probe: Probe) -> None:
+        """What the answers lack, a server flag would add."""
+        super().observe(probe)
+        if self._capabilities.reports_cached_tokens == "no":
+            self.doubt("answers don't tell cached tokens: the server runs without --enable-prompt-tokens-details")
+        if self._capabilities.speculation == "yes" and self._capabilities.reports_acceptance != "yes":
+            self.learn(reports_acceptance="no")
+            self.doubt("answers don't state acceptance: --per-request-spec-decode-metrics would; counters do")
 
 
 def _is_held(reply: Reply) -> bool:

@@ -182,7 +182,7 @@ class Calibrator:
         fitter = CountedFitter(
             count,
             means.source,
-            filler_words=lexicon.head_words,
+            filler_words=lexicon.filler_words,
             chars_per_token=await self._chars_per_token(counter.count, lexicon),
             next_head=next_head,
         )
@@ -223,7 +223,7 @@ class Calibrator:
         if fitter is None and len(lexicon.head_words) >= _FEWEST_HEAD_WORDS:
             bank = BlockBank(probe.count, source, means.frame, fixed_lens, next_head, means.seed, means.max_probe_len)
             if await bank.adds_up():
-                fitter = BlockFitter(bank, fixed_lens, lexicon.head_words, next_head)
+                fitter = BlockFitter(bank, fixed_lens, lexicon.filler_words or lexicon.head_words, next_head)
         if fitter is None:
             # Nothing is known to add up, so heads are kept alike in the one way that is left: letter for letter.
             next_head = self._heads(_equal_words())

@@ -7,17 +7,24 @@ text is no sum over its words nothing is learned, and that is an answer too.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 _SPACED_BATCH = 128
 _LINE_BATCH = 64
 _NUM_PUNCTUATED = 32
 _NUM_TINY = 3
+_ENOUGH_HEAD_WORDS = 64
 
 # A word costs at least a token. Where these, shorter than four characters with their space, cost less, characters are
 # counted, and the words that seem to cost one token only have the right length.
 _SHORTEST_WORDS = "a to of in it is be as at so we he by or on do if me my up an go no us am"
+
+# A letter is a token in every tokenizer, first letters of a text included, even where few words are.
+_STARTING_LETTERS = tuple(string.ascii_lowercase)
+_HEAD_LETTERS = tuple(string.ascii_uppercase)
 
 Count = Callable[[str], Awaitable[int]]
 """Text -> its tokens, with whatever the counter always adds."""
@@ -32,7 +39,10 @@ class Lexicon:
     words: frozenset[str]
     """Words that cost one token after a space."""
     head_words: tuple[str, ...]
-    """Those of `words` that also cost one token at the start of a text or a line."""
+    """Words (letters, where hardly any word will do) that cost one token after a space and at the start of a text or
+    a line."""
+    filler_words: tuple[str, ...]
+    """Of the words that were offered for heads, those that cost one token after a space."""
     comma_len: int | None
     """Tokens of a comma after a word, 0 or 1; None: not the same after every word."""
     full_stop_len: int | None
@@ -65,13 +75,11 @@ class Thoroughness:
     """A batch with a costly word in it is halved down to this size, and then dropped."""
     max_excess_frac: float
     """A batch with more tokens too many than this share of its words is dropped at once."""
-    num_head_words: int
-    """Enough words for heads."""
 
 
-FREE = Thoroughness(max_counts=800, smallest_batch=4, max_excess_frac=10.0, num_head_words=1_000)
+FREE = Thoroughness(max_counts=800, smallest_batch=4, max_excess_frac=10.0)
 """For counts that cost nothing."""
-COSTLY = Thoroughness(max_counts=90, smallest_batch=8, max_excess_frac=0.2, num_head_words=512)
+COSTLY = Thoroughness(max_counts=90, smallest_batch=8, max_excess_frac=0.2)
 """For counts that cost a prefill each: about 20 of them where words are common, never more than 92."""
 
 
@@ -85,10 +93,22 @@ class _Scales:
         self.overhead_len = 0
         self.counts_words = True
 
+    async def settle(self) -> None:
+        """Learn what comes on top of a text from a few that hold one starter. Where the starters don't all cost the
+        same, letters take their place: of them it is certain that they cost one token."""
+        one_letter = await self._total_of(_STARTING_LETTERS[0])
+        totals = [await self.total("") for _ in range(_NUM_TINY)]
+        if any(total != one_letter for total in totals):
+            self._starters = cycle(_STARTING_LETTERS)
+        self.overhead_len = min(one_letter, *totals) - 1
+
     async def total(self, rest: str) -> int:
         """Tokens of a text that begins with a fresh starter, overhead included."""
+        return await self._total_of(f"{next(self._starters)}{rest}")
+
+    async def _total_of(self, text: str) -> int:
         self.num_left -= 1
-        return await self._count(f"{next(self._starters)}{rest}")
+        return await self._count(text)
 
     async def spaced_excess(self, batch: Sequence[str]) -> int:
         """Tokens too many for one a word: 0 only if each word, and the starter, costs one."""
@@ -118,27 +138,40 @@ async def learn(
     A lexicon without words means: this counter does not count word by word, or hardly any word is one token.
     """
     scales = _Scales(count, starters, thoroughness.max_counts)
-    # A common short word alone is one token; of a few, the cheapest tells what comes on top.
-    scales.overhead_len = min([await scales.total("") for _ in range(_NUM_TINY)]) - 1
+    await scales.settle()
     # Short words first: they are the likelier ones, and a long word then spoils a batch of long words.
     spaced = sorted(dict.fromkeys((*_SHORTEST_WORDS.split(), *head_words, *words)), key=len)
-    known: list[str] = []
-    for batch in _batches(spaced, _SPACED_BATCH):
-        known += await _sift(batch, scales, scales.spaced_excess, thoroughness)
-        if not scales.counts_words:
-            return Lexicon(scales.overhead_len, frozenset(), (), None, None)
+    known = await _sifted(spaced, _SPACED_BATCH, scales, scales.spaced_excess, thoroughness)
+    if not scales.counts_words:
+        return Lexicon(scales.overhead_len, frozenset(), (), (), None, None)
     kept = frozenset(known)
-    heads: list[str] = []
-    for batch in _batches([word for word in head_words if word in kept], _LINE_BATCH):
-        if len(heads) < thoroughness.num_head_words:
-            heads += await _sift(batch, scales, scales.line_excess, thoroughness)
+    fillers = sorted((word for word in head_words if word in kept), key=len)
+    heads = await _sifted(fillers, _LINE_BATCH, scales, scales.line_excess, thoroughness)
+    if len(heads) < _ENOUGH_HEAD_WORDS:
+        letters = await _sifted(_HEAD_LETTERS, _LINE_BATCH, scales, scales.spaced_excess, thoroughness)
+        heads += await _sifted(letters, _LINE_BATCH, scales, scales.line_excess, thoroughness)
     return Lexicon(
         overhead_len=scales.overhead_len,
         words=kept,
         head_words=tuple(heads),
+        filler_words=tuple(fillers),
         comma_len=await _mark_len(",", known, scales),
         full_stop_len=await _mark_len(".", known, scales),
     )
+
+
+async def _sifted(
+    words: Sequence[str],
+    batch_size: int,
+    scales: _Scales,
+    excess_of: Callable[[Sequence[str]], Awaitable[int]],
+    thoroughness: Thoroughness,
+) -> list[str]:
+    """The words that cost one token each, batch by batch."""
+    found: list[str] = []
+    for at in range(0, len(words), batch_size):
+        found += await _sift(words[at : at + batch_size], scales, excess_of, thoroughness)
+    return found
 
 
 async def _sift(
@@ -174,7 +207,3 @@ async def _mark_len(mark: str, words: Sequence[str], scales: _Scales) -> int | N
         return None
     excess = await scales.spaced_excess([f"{word}{mark}" for word in chosen])
     return {0: 0, len(chosen): 1}.get(excess)
-
-
-def _batches(words: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (words[at : at + size] for at in range(0, len(words), size))

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from deepdraft.adapters.event import event_facts
-from deepdraft.adapters.exchange import trace_of
-from deepdraft.adapters.reading import generated_texts
+from deepdraft.adapters.reading import carries_output, event_texts, trace_of
 from deepdraft.bench import needle
 from deepdraft.bench.cold import cache_salt
 from deepdraft.bench.limits import first_token_limit_s, stall_limit_s
@@ -19,8 +17,8 @@ from deepdraft.bench.who_counts import TextTokenizer
 from deepdraft.errors import RequestFailed, ServerError, Stalled
 from deepdraft.metrics import ttft_s
 from deepdraft.records import EventLog, Failure, Measurement, RequestTrace
-from deepdraft.records.trace import TOKEN_KINDS
-from deepdraft.transport import Connection, Exchange, TimeLimits
+from deepdraft.transport.connection import Connection
+from deepdraft.transport.exchange import Exchange, TimeLimits
 
 Role = Literal["single", "first", "second"]
 
@@ -105,7 +103,7 @@ async def measured(
     limits = session.spec.limits
     seen = tuple(session.seen_ttft)
     exchange: Exchange | None = None
-    failure: Failure | None = None
+    error: ServerError | Stalled | None = None
     try:
         exchange = connection.stream(
             ask.path,
@@ -115,31 +113,30 @@ async def measured(
                 stall_limit_s=stall_limit_s(limits, ask.context_len, ask.concurrency),
                 total_limit_s=limits.request_s,
             ),
-            is_output=_carries_tokens,
+            is_output=carries_output,
         )
         if active is not None:
             active.append(exchange)
         await exchange.wait_end()
-    except (ServerError, Stalled) as error:
-        failure = Failure(name=type(error).__name__, message=error.message)
+    except (ServerError, Stalled) as caught:
+        error = caught
     finally:
         if exchange is not None and active is not None and exchange in active:
             active.remove(exchange)
         connection.abort()
-    trace, sent_at_s = RequestTrace(connect_s=connection.connect_s), session.now_s()
-    if exchange is not None:
-        trace, judged = trace_of(exchange, connect_s=connection.connect_s)
-        failure = failure or judged
-        sent_at_s = exchange.sent_at - session.started_at
-        if failure is None:
-            trace = await _with_tokenizer_counts(session, exchange, trace)
+    if exchange is None:
+        assert error is not None
+        return unsent(session, ask, error, attempt, scheduled_at_s)
+    trace, failure = trace_of(exchange, connect_s=connection.connect_s, error=error)
+    if failure is None:
+        trace = await _with_tokenizer_counts(session, exchange, trace)
     return Measurement(
         trial_id=ask.trial_id,
         request_index=ask.request_index,
         attempt=attempt,
         role=ask.role,
         is_warmup=ask.is_warmup,
-        started_at_s=sent_at_s,
+        started_at_s=exchange.sent_at - session.started_at,
         scheduled_at_s=scheduled_at_s,
         max_tokens=ask.max_tokens,
         prompt=replace(ask.prompt.facts, head=None) if ask.is_repeat else ask.prompt.facts,
@@ -149,7 +146,9 @@ async def measured(
     )
 
 
-def unsent(session: Session, ask: Ask, error: ServerError, attempt: int, scheduled_at_s: float | None) -> Measurement:
+def unsent(
+    session: Session, ask: Ask, error: ServerError | Stalled, attempt: int, scheduled_at_s: float | None
+) -> Measurement:
     """The record of a request for which there was no connection."""
     return Measurement(
         trial_id=ask.trial_id,
@@ -176,10 +175,6 @@ def is_transient(measurement: Measurement) -> bool:
     return failure.name in ("Unreachable", "ServerLost", "StreamEndedEarly")
 
 
-def _carries_tokens(event: bytes) -> bool:
-    return event_facts(event).kind in TOKEN_KINDS
-
-
 def _needle_found(prompt: Prompt, trace: RequestTrace) -> bool | None:
     if prompt.needle is None:
         return None
@@ -195,7 +190,7 @@ async def _with_tokenizer_counts(session: Session, exchange: Exchange, trace: Re
     if stated == len(log.num_chars):
         return trace  # as many events as tokens: one each
     source, count = session.output_tokenizer
-    texts = generated_texts([(event.data, event.event) for event in exchange.events if not event.is_comment])
+    texts = event_texts(exchange)
     if len(texts) != len(log.num_chars):
         return trace
     try:

@@ -23,7 +23,7 @@ from deepdraft.records import (
     Trial,
 )
 from deepdraft.records.file import ResultsWriter
-from deepdraft.transport import Client
+from deepdraft.transport.client import Client
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.detect import detect, wait_ready
+from deepdraft.adapters.server import ServerLoading
 from deepdraft.bench.environment import environment
 from deepdraft.bench.health import wait_for_server
 from deepdraft.bench.plan import PlannedTrial, planned_trials, refusals
@@ -28,9 +29,14 @@ from deepdraft.metrics import tpot_s, ttft_s
 from deepdraft.records import End, Header, Note, Run, SweepSpec, Trial
 from deepdraft.records.file import ResultsWriter, read_run
 from deepdraft.records.redact import redacted, redacted_text
-from deepdraft.transport import Client, TlsOptions, endpoint
+from deepdraft.transport.client import Client
+from deepdraft.transport.endpoint import endpoint
+from deepdraft.transport.tls import TlsOptions
 from deepdraft.units import seconds_text
 from deepdraft.version import VERSION
+
+_LOADING_LIMIT_S = 900.0
+"""A server that says it is loading will be there: large models take minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +108,18 @@ async def sweep(
 
 
 async def _adapter(client: Client, spec: SweepSpec, admin_headers: Mapping[str, str], progress: Progress) -> Adapter:
-    """Find out what the server is; waits for one that is still loading its model."""
-    wait_s = spec.limits.server_wait_s
-    await wait_ready(client, limit_s=wait_s, on_wait=lambda words: progress.say(f"waiting for the server: {words}"))
+    """Find out what the server is; waits for one that is still loading its model, and for one that is not there yet
+    when the user asked for that."""
+
+    def on_wait(waited_s: float, reason: str) -> None:
+        progress.begin("the server", None)
+        progress.tick(f"not ready after {seconds_text(waited_s)} ({reason})")
+
+    wait_s = spec.limits.start_wait_s
+    try:
+        await wait_ready(client, wait_s, on_wait)
+    except ServerLoading:
+        await wait_ready(client, max(wait_s, _LOADING_LIMIT_S), on_wait)
     adapter = await detect(
         client,
         engine=spec.engine,

@@ -20,7 +20,8 @@ from deepdraft.bench.session import Session
 from deepdraft.errors import ServerError
 from deepdraft.metrics import output_tokens, ttft_s
 from deepdraft.records import ColdStep, Measurement, ServerReading, Trial
-from deepdraft.transport import Exchange, LagProbe
+from deepdraft.transport.exchange import Exchange
+from deepdraft.transport.lag import LagProbe
 
 _TICK_S = 0.25
 _FIRST_SAMPLE_S = 3.0

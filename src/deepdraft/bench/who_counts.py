@@ -62,7 +62,7 @@ async def _usage_counter(adapter: Adapter) -> UsageCounter | None:
 
 
 async def _prompt_tokens(adapter: Adapter, prompt: str | list[int]) -> int | None:
-    trace = await adapter.probe(prompt, limit_s=_PROBE_LIMIT_S)
+    trace = await adapter.probed(prompt, limit_s=_PROBE_LIMIT_S)
     return trace.usage.prompt_tokens if trace.usage is not None else None
 
 

@@ -39,7 +39,9 @@ def run(namespace: argparse.Namespace) -> int:
 
 async def _capabilities(namespace: argparse.Namespace) -> Capabilities:
     from deepdraft.adapters.detect import detect
-    from deepdraft.transport import Client, TlsOptions, endpoint
+    from deepdraft.transport.client import Client
+    from deepdraft.transport.endpoint import endpoint
+    from deepdraft.transport.tls import TlsOptions
 
     entry = access(namespace)
     tls = TlsOptions(

@@ -93,7 +93,10 @@ def add_command(commands: Any) -> None:
     limits.add_argument("--stall-limit", type=_seconds, metavar="S", help="between tokens (grows with the context)")
     limits.add_argument("--request-limit", type=_seconds, metavar="S", help="for a whole request (none)")
     limits.add_argument(
-        "--wait-server", type=_seconds, metavar="S", default=20.0, help="for a server that stopped answering (20)"
+        "--wait-server",
+        type=_seconds,
+        metavar="S",
+        help="for a server that stopped answering (20), or is not there yet (0)",
     )
     limits.add_argument(
         "--retries", type=_natural, metavar="N", default=1, help="of a request that failed before its first token (1)"
@@ -135,7 +138,7 @@ def _measure(namespace: argparse.Namespace, spec: SweepSpec, url: str, path: Pat
     from deepdraft.bench.progress import Progress
     from deepdraft.bench.sweep import sweep
     from deepdraft.records.redact import redacted_command_line
-    from deepdraft.transport import TlsOptions
+    from deepdraft.transport.tls import TlsOptions
 
     entry = access(namespace)
     outcome = asyncio.run(
@@ -250,7 +253,8 @@ def _spec(namespace: argparse.Namespace) -> SweepSpec:
             first_token_s=namespace.first_token_limit,
             stall_s=namespace.stall_limit,
             request_s=namespace.request_limit,
-            server_wait_s=namespace.wait_server,
+            server_wait_s=Limits().server_wait_s if namespace.wait_server is None else namespace.wait_server,
+            start_wait_s=namespace.wait_server or 0.0,
             num_retries=namespace.retries,
         ),
     )

@@ -48,7 +48,7 @@ def background_load(evidence: PointEvidence) -> GuardReport:
     worst = worst_of(state for state, _ in findings)
     texts = [text for state, text in findings if state == worst]
     text = texts[0]
-    if worst != "verified" and len(findings) > 1:
+    if len(texts) < len(findings) and worst != "verified":
         text += f" ({len(texts)} of {len(findings)} repeats)"
     return GuardReport(name=NAME, state=worst, evidence=text, doubts=_DOUBTS if worst == "violated" else ())
 

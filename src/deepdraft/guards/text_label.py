@@ -17,6 +17,8 @@ class TextLabel:
 
     kinds: tuple[str, ...]
     """As the sweep names them: prose, code, repeat, file:..."""
+    nature: str | None
+    """repetitive or random; None for natural text."""
     warning: str | None
     """Why figures with a drafter may be off; None for natural text, or without a drafter."""
     doubts: tuple[str, ...] = ()
@@ -28,13 +30,14 @@ def text_label(evidence: PointEvidence) -> TextLabel:
     kinds = tuple(dict.fromkeys(prompt.text_kind for prompt in prompts)) or (evidence.spec.text,)
     is_repetitive = any(prompt.is_repetitive for prompt in prompts)
     is_random = any(prompt.is_random for prompt in prompts)
-    if not (is_repetitive or is_random) or evidence.capabilities.speculation == "no":
-        return TextLabel(kinds=kinds, warning=None)
-    what = "repetitive" if is_repetitive else "random"
+    nature = "repetitive" if is_repetitive else "random" if is_random else None
+    if nature is None or evidence.capabilities.speculation == "no":
+        return TextLabel(kinds=kinds, nature=nature, warning=None)
     effect = "flatters a drafter" if is_repetitive else "distorts what a drafter gives"
     drafter = "is active" if evidence.capabilities.speculation == "yes" else "may be active"
     return TextLabel(
         kinds=kinds,
-        warning=f"{what} text {effect}, and one {drafter}: use natural text (prose, code)",
+        nature=nature,
+        warning=f"{nature} text {effect}, and one {drafter}: use natural text (prose, code)",
         doubts=(*DECODE_FIGURES, "acceptance_len"),
     )

@@ -111,7 +111,7 @@ def _add_shared(
     collected.add("ttft_from_scheduled_s", ttft_from_scheduled_s(request))
     collected.add("e2el_from_scheduled_s", e2el_from_scheduled_s(request))
     uncached, source = prefill_len(request)
-    if ttft and uncached:
+    if ttft is not None and ttft > 0 and uncached:
         collected.add("prefill_tok_s", uncached / ttft, source)
     engine = server_figures_source(trace)
     collected.add("server_prefill_s", server_prefill_s(trace), engine)

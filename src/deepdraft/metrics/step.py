@@ -37,7 +37,7 @@ def steps_of(trace: RequestTrace) -> Steps | None:
     """The steps of a request, or None when arrival times can't tell them (`why_no_steps` says why)."""
     bursts = bursts_of(token_times_s(trace))
     num_steps = len(bursts.ends_s) - 1
-    if bursts.why_not is not None or num_steps < MIN_STEPS:
+    if bursts.why_not is not None or num_steps < MIN_STEPS or bursts.ends_s[-1] <= bursts.ends_s[0]:
         return None
     counted = event_tokens(trace)
     tokens = arrival_tokens(bursts, counted.counts)[1:] if counted.counts is not None else None
@@ -60,6 +60,8 @@ def why_no_steps(trace: RequestTrace) -> str | None:
     bursts = bursts_of(times_s)
     if bursts.why_not is None and len(bursts.ends_s) - 1 < MIN_STEPS:
         return f"only {len(bursts.ends_s) - 1} steps"
+    if bursts.why_not is None and bursts.ends_s[-1] <= bursts.ends_s[0]:
+        return "the clock ran backwards"
     return bursts.why_not
 
 

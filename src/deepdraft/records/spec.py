@@ -17,7 +17,9 @@ class Limits:
     request_s: float | None = None
     """For the whole request; off by default, since a long prefill is not a fault."""
     server_wait_s: float = 20.0
-    """How long to wait for a server that stopped answering."""
+    """How long to wait for a server that stopped answering in the middle of a sweep."""
+    start_wait_s: float = 0.0
+    """How long to wait at the start for a server that is not there yet."""
     num_retries: int = 1
     """Retries of a request that failed before its first token; every failure stays in the file."""
 

@@ -61,7 +61,8 @@ class Generator:
             truth.is_cancelled = True
             raise
         finally:
-            truth.end_s = time.monotonic()
+            if truth.end_s is None:
+                truth.end_s = time.monotonic()
             self.truths.append(truth)
 
     async def _answer(self, request: HttpRequest, shape: Shape, reply: Reply, truth: RequestTruth) -> None:
@@ -124,7 +125,8 @@ class Generator:
         usage = dialect.usage(generation, len(generation.output)) if has_usage else None
         answer = _identified(json_answer(dialect.full_answer(generation, usage)), truth)
         kinds = tuple(dict.fromkeys(token.kind for token in generation.output))
-        truth.writes.append(Write(time.monotonic(), len(generation.output), kinds, 1))
+        truth.end_s = time.monotonic()
+        truth.writes.append(Write(truth.end_s, len(generation.output), kinds, 1))
         reply.send(answer)
 
     def _broke(self, fault: Fault, reply: Reply) -> bool:

@@ -76,6 +76,7 @@ class Streamer:
                 await self._ending()
             except StreamBroken:
                 return
+        generation.truth.end_s = time.monotonic()
         self._reply.end_stream()
 
     # --- before the first token

@@ -73,7 +73,7 @@ class RequestTruth:
     num_running_before: int = 0
     """Requests running or queued when it was received, itself not included."""
     end_s: float | None = None
-    """The last byte was given to the socket."""
+    """Just before the last byte was given to the socket."""
 
 
 def truths_json(truths: list[RequestTruth]) -> bytes:

@@ -116,9 +116,11 @@ class Client:
         except TimeoutError as error:
             if error.errno is not None:  # the system's own, not ours
                 raise unreachable(self.endpoint, error) from error
+            hint = "is the host right, and does a firewall drop the packets?"
+            if self.endpoint.is_tls:
+                hint += " A server of plain HTTP may keep silent too: try http://"
             raise Unreachable(
-                f"can't reach {self.endpoint.address}: no connection within {seconds_text(limit_s)}",
-                hint="is the host right, and does a firewall drop the packets?",
+                f"can't reach {self.endpoint.address}: no connection within {seconds_text(limit_s)}", hint=hint
             ) from error
         except OSError as error:
             raise unreachable(self.endpoint, error) from error

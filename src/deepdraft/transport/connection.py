@@ -80,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
             body,
             {"content-type": "application/json", "accept": "text/event-stream", **_lowered(headers)},
             limits=limits,
+            reads_events=True,
             is_output=is_output,
         )
 
@@ -91,10 +92,15 @@ class Connection(asyncio.BufferedProtocol):
         headers: Mapping[str, str] | None = None,
         *,
         limits: TimeLimits = NO_LIMITS,
+        reads_events: bool = False,
         is_output: Callable[[bytes], bool] | None = None,
         max_body_bytes: int = MAX_ERROR_BODY_BYTES,
     ) -> Exchange:
-        """Send one request, in a single write. As `stream`, for any method and answer."""
+        """Send one request, in a single write. As `stream`, for any method and answer.
+
+        The body of the answer is kept, up to `max_body_bytes`; `reads_events` takes it for events where its
+        type allows it. An answer that is no event stream and longer than that is broken off.
+        """
         if self._exchange is not None:
             raise RuntimeError("one exchange at a time: the last one has not ended")
         if self._transport is None or self._transport.is_closing():
@@ -105,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange = Exchange(
             f"{method} {path}",
             limits=limits,
+            reads_events=reads_events,
             is_output=is_output,
             max_body_bytes=max_body_bytes,
             abort_connection=self.abort,
@@ -222,6 +229,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_message_begin(self) -> None:
         self._fields = []
+        if self._exchange is None:  # a second answer in the read that ended the first
+            self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields.append((name.decode("latin-1").lower(), value.decode("latin-1")))

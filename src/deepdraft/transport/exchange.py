@@ -78,6 +78,7 @@ class Exchange:
         request: str,
         *,
         limits: TimeLimits,
+        reads_events: bool,
         is_output: Callable[[bytes], bool] | None,
         max_body_bytes: int,
         abort_connection: Callable[[], None],
@@ -102,6 +103,7 @@ class Exchange:
         self.headers: Mapping[str, str] = {}
         """Names in lower case; values of one name joined by `, `."""
         self.is_event_stream = False
+        """Asked for, answered with status 200, and of a type that may hold events."""
         self.events: list[StreamEvent] = []
         """Everything in order of arrival, comments included."""
         self.num_comments = 0
@@ -118,6 +120,7 @@ class Exchange:
         self.num_bytes = 0
         """Bytes received, head and framing included; under TLS as decrypted."""
         self._limits = limits
+        self._reads_events = reads_events
         self._is_output = is_output
         self._max_body_bytes = max_body_bytes
         self._abort_connection = abort_connection
@@ -174,7 +177,7 @@ class Exchange:
         self.status, self.http_version, self.headers = status, http_version, headers
         self.head_at = self.last_progress_at = at
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        self.is_event_stream = status == 200 and content_type in _EVENT_STREAM_TYPES
+        self.is_event_stream = self._reads_events and status == 200 and content_type in _EVENT_STREAM_TYPES
         if self.is_event_stream:
             self._reader = EventReader()
             self._keeps_body = content_type != "text/event-stream"

@@ -27,11 +27,16 @@ def words(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        return f"TLS: {(error.reason or str(error)).replace('_', ' ').lower()}"
+        return f"TLS: {(tls_reason(error) or str(error)).replace('_', ' ').lower()}"
     if isinstance(error, socket.gaierror):
         return error.strerror or str(error)
     said = [os.strerror(number) for number in _numbers(error)]
     return ", ".join(dict.fromkeys(said)) or str(error) or type(error).__name__
+
+
+def tls_reason(error: ssl.SSLError) -> str | None:
+    """OpenSSL's name of what went wrong; an error that Python itself raised has none, not even the field."""
+    return getattr(error, "reason", None)
 
 
 def unreachable(endpoint: Endpoint, error: OSError) -> Unreachable:
@@ -52,7 +57,7 @@ def _hint(endpoint: Endpoint, error: OSError) -> str | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return "trust the authority that signed it by its file, or turn verification off for a server you know"
     if isinstance(error, ssl.SSLError):
-        if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+        if tls_reason(error) in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
             return "the server may speak plain HTTP there: try http://"
         return None
     if isinstance(error, socket.gaierror):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepdraft.errors import UsageError
+from deepdraft.transport.fault import tls_reason
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def _no_password() -> str:
 
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        return error.reason or str(error)
+        return tls_reason(error) or str(error)
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return str(error)

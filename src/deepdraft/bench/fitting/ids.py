@@ -8,7 +8,9 @@ from dataclasses import replace
 from deepdraft.bench.fitting.frame import Ask, Fit, Frame, check_room, num_chars, take
 from deepdraft.bench.text import TextSource
 
-_AIM_FRAC = 1.02
+# What will be cut may be too long; what can't be cut approaches its length from below.
+_AIM_ABOVE_FRAC = 1.02
+_AIM_BELOW_FRAC = 0.8
 
 
 class IdFitter:
@@ -49,9 +51,9 @@ class IdFitter:
         room_len = check_room(ask, fixed_len)
         pieces = self._source.pieces(ask.seed)
         # The fact stands between two pieces, so what goes before it is taken apart from what comes after.
-        before_ids, before_chars = await self._body(pieces, round(ask.depth_frac * room_len))
+        before_ids, before_chars = await self._body(pieces, round(ask.depth_frac * room_len), _AIM_BELOW_FRAC)
         before_ids = before_ids[:room_len]
-        after_ids, after_chars = await self._body(pieces, room_len - len(before_ids))
+        after_ids, after_chars = await self._body(pieces, room_len - len(before_ids), _AIM_ABOVE_FRAC)
         after_ids = after_ids[: room_len - len(before_ids)]
         body_chars = before_chars + after_chars
         ids = (*specials, *head_ids, *before_ids, *fact_ids, *after_ids, *ending_ids)
@@ -78,13 +80,13 @@ class IdFitter:
         ids = list(await self._tokenize(text))
         return ids[len(before) : len(ids) - num_after]
 
-    async def _body(self, pieces: Iterator[str], at_least_len: int) -> tuple[list[int], int]:
-        """The ids of whole pieces, a few more than asked for at most, and their characters."""
+    async def _body(self, pieces: Iterator[str], at_least_len: int, aim_frac: float) -> tuple[list[int], int]:
+        """The ids of whole pieces, as many as asked for or more, and their characters."""
         ids: list[int] = []
         body_chars = 0
         chars_per_token = self._chars_per_token
         while len(ids) < at_least_len:
-            chunk = take(pieces, _AIM_FRAC * (at_least_len - len(ids)) * chars_per_token)
+            chunk = take(pieces, aim_frac * (at_least_len - len(ids)) * chars_per_token)
             chunk_ids = await self.ids("".join(chunk))
             ids += chunk_ids
             body_chars += num_chars(chunk)

@@ -48,7 +48,7 @@ class WordFitter:
         """Whether the words known are enough for this source."""
         return (
             source.pieces_of_words is not None
-            and bool(lexicon.head_words)
+            and bool(lexicon.filler_words)
             and source.pieces_of_words(0, lexicon.words) is not None
         )
 
@@ -70,7 +70,7 @@ class WordFitter:
                 break
             body.append(piece)
             room_len -= piece_len
-        filler = Random(ask.seed).choices(self._lexicon.head_words, k=room_len)
+        filler = Random(ask.seed).choices(self._lexicon.filler_words, k=room_len)
         rest = ask.frame.rest(with_fact(body, ask.fact, ask.depth_frac), filler)
         return Fit(self._next_head(), rest, None, num_chars(body), ask.total_len, is_exact=True)
 

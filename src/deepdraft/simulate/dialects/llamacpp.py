@@ -216,10 +216,8 @@ class LlamaCppDialect(OpenAiDialect):
     def _event(
         self, generation: Generation, content: Event, finish_reason: str | None = None, *, is_token: bool = False
     ) -> Event:
-        return {
-            "choices": [self.choice(generation, content, finish_reason, is_token)],
-            **self.head(generation),
-        }
+        choices = [self.choice(generation, content, finish_reason, is_token)]
+        return {"choices": choices, **self.head(generation)}
 
     def role_event(self, generation: Generation) -> Event:
         return self._timed(generation, self._event(generation, {"delta": {"role": "assistant", "content": None}}))
@@ -248,7 +246,7 @@ class LlamaCppDialect(OpenAiDialect):
         return event
 
     def usage_event(self, generation: Generation, usage: Event) -> Event:
-        event = super().usage_event(generation, usage)
+        event: Event = {"choices": [], **self.head(generation), "usage": usage}
         event["timings"] = self.timings(generation, generation.num_made)
         return event
 

@@ -261,4 +261,5 @@ class VllmDialect(OpenAiDialect):
         event["metrics"] = self.request_metrics(generation) if self.surface.per_request_metrics else None
         if usage is not None:
             usage.setdefault("prompt_tokens_details", None)
+            usage["completion_tokens_details"] = None
         return event

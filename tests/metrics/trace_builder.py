@@ -24,7 +24,7 @@ from deepdraft.records import (
     Usage,
 )
 
-RECORDED = Path(__file__).parent / "recorded"
+SAMPLES = Path(__file__).parents[1] / "samples"
 
 
 def trace(
@@ -87,13 +87,13 @@ def steady(
 
 
 def recorded(name: str) -> RequestTrace:
-    """A trace from recorded bytes with `# t=` lines: enough parsing for these files, no more."""
+    """A trace from a recorded stream with `# t=` lines: enough parsing for these files, no more."""
     events: list[tuple[float, str, int]] = []
     usage: dict[str, Any] = {}
     timings: dict[str, Any] = {}
     finish = None
     at_s = 0.0
-    for line in (RECORDED / name).read_text().splitlines():
+    for line in (SAMPLES / name).read_text().splitlines():
         stamp = re.match(r"#\s*t=([\d.]+)", line)
         if stamp:
             at_s = float(stamp[1])
@@ -189,14 +189,14 @@ def header(*, spec: dict[str, Any] | None = None, **capabilities: Any) -> Header
 def repeats(*traces: RequestTrace, context_len: int = 1000, apart_s: float = 10.0, **fields: Any) -> Run:
     """A run of one point at concurrency 1, one repeat a trace. `fields` go to `header` and to each trial."""
     trial_fields = {name: fields.pop(name) for name in list(fields) if name in Trial.__dataclass_fields__}
-    request_fields = {name: fields.pop(name) for name in list(fields) if name in ("max_tokens", "prompt", "acceptance")}
+    request_fields = {
+        name: fields.pop(name) for name in list(fields) if name in ("max_tokens", "prompt", "acceptance")
+    }
     measurements, trials = [], []
     for place, one in enumerate(traces):
         trial_id, at_s = f"len{context_len}-c1-r{place}", place * apart_s
         measurements.append(request(one, trial_id, asked=context_len, started_at_s=at_s, **request_fields))
-        trials.append(
-            trial(trial_id, context_len=context_len, repeat_index=place, started_at_s=at_s, **trial_fields)
-        )
+        trials.append(trial(trial_id, context_len=context_len, repeat_index=place, started_at_s=at_s, **trial_fields))
     return Run(header=header(**fields), measurements=tuple(measurements), trials=tuple(trials))
 
 
