@@ -28,7 +28,6 @@ def model_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-
 def test_a_local_tokenizer_counts_text_alone(model_folder: Path) -> None:
     counter = LocalTokenizer(model_folder)
     assert (counter.source, counter.is_cheap, counter.includes_template) == ("local tokenizer", True, False)

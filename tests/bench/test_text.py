@@ -6,7 +6,7 @@ import ast
 import sysconfig
 import zlib
 from collections import Counter
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
 
@@ -75,7 +75,7 @@ def test_pieces_are_short_and_join_by_themselves(kind: str) -> None:
         assert pieces[0].startswith(" ")
     else:
         assert all(piece.endswith("\n") and "\n" not in piece[:-1] for piece in pieces)
-        assert not any(one == other == "\n" for one, other in zip(pieces, pieces[1:], strict=False))
+        assert not any(one == other == "\n" for one, other in pairwise(pieces))
 
 
 def test_each_kind_says_what_it_is() -> None:

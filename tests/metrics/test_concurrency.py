@@ -1,3 +1,6 @@
+import dataclasses
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,13 +18,8 @@ from deepdraft.metrics import (
 
 def test_one_stream_is_never_three():
     """Peers that count in one-second buckets report 3 for back-to-back requests."""
-    intervals = [(0.1 * place, 0.1 * place + 0.1) for place in range(30)]
-    assert (
-        peak_concurrency(
-            [(start, intervals[place + 1][0] if place < 29 else end) for place, (start, end) in enumerate(intervals)]
-        )
-        == 1
-    )
+    starts = [0.1 * place for place in range(31)]
+    assert peak_concurrency(list(pairwise(starts))) == 1
 
 
 def test_touching_ends_do_not_overlap():
@@ -70,7 +68,5 @@ def test_the_peak_is_what_a_look_at_every_moment_sees(pairs):
 
 
 def test_a_request_without_an_end_has_no_interval():
-    import dataclasses
-
     endless = request(dataclasses.replace(steady(4), end_s=None))
     assert intervals_s([endless, request(steady(4), started_at_s=2.0)]) == ((2.0, 2.0 + steady(4).end_s),)

@@ -22,5 +22,5 @@ def test_subsets_are_subsets():
 
 
 def test_the_page_of_definitions_defines_every_figure():
-    defined = set(re.findall(r"^\| `(\w+)` \|", FIGURES_PAGE.read_text(), re.MULTILINE))
+    defined = set(re.findall(r"^\| `(\w+)` \|", FIGURES_PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     assert set(FIGURE_NAMES) <= defined

@@ -131,21 +131,11 @@ def test_throughput_and_concurrency_are_of_the_trial():
 
 def test_counters_around_a_trial_stand_in_for_a_lone_request():
     one = recorded("llama.cpp-2026-10/spec_selfdraft.sse")
-    lone = (
-        repeats(one, context_len=982, acceptance_len=None)
-        if False
-        else run(
-            [request(one, "len982-c1-r0", asked=982)],
-            [
-                trial(
-                    "len982-c1-r0",
-                    context_len=982,
-                    acceptance=accepted(num_steps=11, num_accepted_tokens=52),
-                    took_s=20,
-                )
-            ],
-            speculation="yes",
-        )
+    counts = accepted(num_steps=11, num_accepted_tokens=52)
+    lone = run(
+        [request(one, "len982-c1-r0", asked=982)],
+        [trial("len982-c1-r0", context_len=982, acceptance=counts, took_s=20)],
+        speculation="yes",
     )
     (point,) = points_of(lone)
     assert point.summary("acceptance_len").median == pytest.approx(1 + 52 / 11)

@@ -82,7 +82,9 @@ class Loopback:
     ) -> AsyncIterator[Loopback]:
         """Serve until the block is left; `reads_after_s` leaves what was sent in the kernel for so long."""
         loopback = Loopback(script, reads_after_s)
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        # Named as TCP, because asyncio turns Nagle's delay off only for sockets that say so.
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if reads_after_s:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         listener.bind((host, 0))

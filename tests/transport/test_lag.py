@@ -45,11 +45,11 @@ def test_an_idle_loop_is_hardly_late(loopback: Any) -> None:
     async def work() -> LoopLag:
         async with LagProbe() as probe:
             from_at = time.monotonic()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.3)
             return probe.lag(from_at, time.monotonic())
 
     best = min((loopback.run(work()) for _ in range(3)), key=lambda lag: lag.late_s)
-    assert best.num_samples > 25
+    assert best.num_samples > 15
     assert best.late_s < 0.1 * best.window_s
     assert best.cpu_s is not None
     assert best.cpu_s < 0.1 * best.window_s

@@ -383,8 +383,8 @@ class Adapter:
         return random_words(self._rng)
 
     def fields_to_try(self, route: str) -> dict[str, Any]:
-        """The optional fields that a route's first probe carries."""
-        return dict(self.optional_fields)
+        """The optional fields that a route's first probe carries: those that another route took, else all."""
+        return dict(next(iter(self._fields.values()), self.optional_fields))
 
     def replacement_for(self, refused: tuple[str, ...]) -> dict[str, Any]:
         """Fields to try in place of refused ones."""

@@ -157,8 +157,9 @@ def _not_a_stream(exchange: Exchange, error: DeepdraftError | None) -> Failure:
 def _seen(stream: StreamReading) -> str:
     counts = stream.event_log().num_tokens
     if counts is not None:
-        return f"after {sum(counts)} tokens"
-    return f"after {stream.num_token_events} events with text"
+        return f"after {sum(counts)} token{'' if sum(counts) == 1 else 's'}"
+    num_events = stream.num_token_events
+    return f"after {num_events} event{'' if num_events == 1 else 's'} with text"
 
 
 def _empty_message(stream: StreamReading) -> str:

@@ -17,6 +17,8 @@ _LINE_BATCH = 64
 _NUM_PUNCTUATED = 32
 _NUM_TINY = 3
 _ENOUGH_HEAD_WORDS = 64
+_SHORTEST_TELLING = 3
+"""Letters of a word that is one token because it is a word; a shorter one may be so by its length."""
 
 # A word costs at least a token. Where these, shorter than four characters with their space, cost less, characters are
 # counted, and the words that seem to cost one token only have the right length.
@@ -77,10 +79,13 @@ class Thoroughness:
     """A batch with more tokens too many than this share of its words is dropped at once."""
 
 
-FREE = Thoroughness(max_counts=800, smallest_batch=4, max_excess_frac=10.0)
+FREE = Thoroughness(max_counts=2_500, smallest_batch=1, max_excess_frac=10.0)
 """For counts that cost nothing."""
 COSTLY = Thoroughness(max_counts=90, smallest_batch=8, max_excess_frac=0.2)
 """For counts that cost a prefill each: about 20 of them where words are common, never more than 92."""
+
+# Letters are few and short, so it is worth finding the odd one.
+_DOWN_TO_ONE = Thoroughness(max_counts=0, smallest_batch=1, max_excess_frac=0.5)
 
 
 class _Scales:
@@ -142,14 +147,14 @@ async def learn(
     # Short words first: they are the likelier ones, and a long word then spoils a batch of long words.
     spaced = sorted(dict.fromkeys((*_SHORTEST_WORDS.split(), *head_words, *words)), key=len)
     known = await _sifted(spaced, _SPACED_BATCH, scales, scales.spaced_excess, thoroughness)
-    if not scales.counts_words:
+    if not scales.counts_words or not any(len(word) >= _SHORTEST_TELLING for word in known):
         return Lexicon(scales.overhead_len, frozenset(), (), (), None, None)
     kept = frozenset(known)
     fillers = sorted((word for word in head_words if word in kept), key=len)
     heads = await _sifted(fillers, _LINE_BATCH, scales, scales.line_excess, thoroughness)
     if len(heads) < _ENOUGH_HEAD_WORDS:
-        letters = await _sifted(_HEAD_LETTERS, _LINE_BATCH, scales, scales.spaced_excess, thoroughness)
-        heads += await _sifted(letters, _LINE_BATCH, scales, scales.line_excess, thoroughness)
+        letters = await _sifted(_HEAD_LETTERS, _LINE_BATCH, scales, scales.spaced_excess, _DOWN_TO_ONE)
+        heads += await _sifted(letters, _LINE_BATCH, scales, scales.line_excess, _DOWN_TO_ONE)
     return Lexicon(
         overhead_len=scales.overhead_len,
         words=kept,

@@ -13,6 +13,7 @@ line ends. Nothing is downloaded.
 from __future__ import annotations
 
 import keyword
+import os
 import re
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -162,21 +163,19 @@ def _word_rows_of(seed: int, words: frozenset[str]) -> Iterator[str] | None:
 
 
 def _library_paths() -> tuple[Path, ...]:
-    root = Path(sysconfig.get_path("stdlib"))
-    paths = tuple(
-        sorted(
-            path
-            for path in root.rglob("*.py")
-            if not _SKIPPED_FOLDERS & set(path.relative_to(root).parts)
-            and path.stat().st_size >= _SMALLEST_SOURCE_BYTES
-        )
-    )
+    root = sysconfig.get_path("stdlib")
+    paths: list[Path] = []
+    for folder, folders, files in os.walk(root):
+        # Not walked at all: an installation may keep a hundred times the library's files in site-packages.
+        folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
+        paths += [Path(folder, name) for name in sorted(files) if name.endswith(".py")]
+    paths = [path for path in paths if path.stat().st_size >= _SMALLEST_SOURCE_BYTES]
     if not paths:
         raise UsageError(
             "no Python source code on this machine: the standard library came without it",
             hint="--text prose, or --text file:PATH with code of your own",
         )
-    return paths
+    return tuple(paths)
 
 
 def _code(paths: tuple[Path, ...]) -> TextSource:

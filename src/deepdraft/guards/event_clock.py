@@ -14,9 +14,11 @@ from itertools import pairwise
 
 from deepdraft.guards.guard import DECODE_FIGURES, PREFILL_FIGURES, GuardReport, PointEvidence
 from deepdraft.metrics import (
+    TrialRequests,
     event_times_s,
     event_tokens,
     output_tokens,
+    request_acceptance,
     steps_of,
     token_times_s,
     tokens_per_step,
@@ -35,6 +37,8 @@ FASTEST_TPOT_S = 1e-4
 """No engine decodes one stream at 10,000 tokens a second; a buffer that empties does."""
 STALL_FACTOR = 10
 MAX_STALL_FRAC = 0.10
+_SLACK_S = 0.01
+"""Stamps of different kinds are rounded apart; only clear contradictions count."""
 COALESCED_FACTOR = 1.5
 """Arrivals that bring this many times what a step commits were gathered on the way."""
 
@@ -46,7 +50,12 @@ def event_clock(evidence: PointEvidence) -> GuardReport:
     requests = evidence.requests
     if not requests:
         return GuardReport(name=NAME, state="not_verifiable", evidence="nothing was measured")
-    faults = [fault for request in requests if (fault := _fault(evidence, request)) is not None]
+    faults = [
+        fault
+        for trial in evidence.point.trials
+        for request in trial.measured
+        if (fault := _fault(request, _committed(evidence, trial, request))) is not None
+    ]
     if faults:
         doubts = dict.fromkeys(name for _, names in faults for name in names)
         text = f"{faults[0][0]} ({len(faults)} of {len(requests)} requests)"
@@ -66,7 +75,17 @@ def event_clock(evidence: PointEvidence) -> GuardReport:
     return GuardReport(name=NAME, state="verified", evidence=text)
 
 
-def _fault(evidence: PointEvidence, request: Measurement) -> _Fault | None:
+def _committed(evidence: PointEvidence, trial: TrialRequests, request: Measurement) -> float | None:
+    """Tokens the engine commits a step, by its own word; None where it tells nothing."""
+    acceptance, num_tokens = request_acceptance(trial, request), output_tokens(request.trace)
+    if acceptance is not None and num_tokens is not None:
+        told = tokens_per_step(acceptance, num_tokens)
+        if told is not None:
+            return told.value
+    return 1.0 if evidence.capabilities.speculation == "no" else None
+
+
+def _fault(request: Measurement, committed: float | None) -> _Fault | None:
     trace = request.trace
     all_figures = (*PREFILL_FIGURES, *DECODE_FIGURES)
     if any(gap < 0 for gap in trace.events.gaps_us):
@@ -76,11 +95,11 @@ def _fault(evidence: PointEvidence, request: Measurement) -> _Fault | None:
         return None
     if times_s[0] <= 0:
         return "the first token came before the request was sent", all_figures
-    if trace.written_s is not None and times_s[0] < trace.written_s:
+    if trace.written_s is not None and times_s[0] < trace.written_s - _SLACK_S:
         return "the first token came before the request was sent in full", all_figures
-    if trace.end_s is not None and event_times_s(trace)[-1] > trace.end_s + 1e-3:
+    if trace.end_s is not None and event_times_s(trace)[-1] > trace.end_s + _SLACK_S:
         return "events are stamped after the end of the stream", all_figures
-    return _at_once(trace, times_s) or _coalesced(evidence, request) or _stalled(trace)
+    return _at_once(trace, times_s) or _coalesced(trace, committed) or _stalled(trace)
 
 
 def _at_once(trace: RequestTrace, times_s: tuple[float, ...]) -> _Fault | None:
@@ -101,17 +120,10 @@ def _at_once(trace: RequestTrace, times_s: tuple[float, ...]) -> _Fault | None:
     return None
 
 
-def _coalesced(evidence: PointEvidence, request: Measurement) -> _Fault | None:
+def _coalesced(trace: RequestTrace, committed: float | None) -> _Fault | None:
     """More tokens an arrival than the engine commits a step, where that is known."""
-    steps, counted = steps_of(request.trace), event_tokens(request.trace)
-    if steps is None or steps.tokens_per_step is None or counted.total is None:
-        return None
-    told = tokens_per_step(request.acceptance, counted.total) if request.acceptance is not None else None
-    if told is not None:
-        committed = told.value
-    elif evidence.capabilities.speculation == "no":
-        committed = 1.0
-    else:
+    steps = steps_of(trace)
+    if committed is None or steps is None or steps.tokens_per_step is None:
         return None
     if steps.tokens_per_step <= COALESCED_FACTOR * committed:
         return None

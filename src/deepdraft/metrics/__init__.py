@@ -21,7 +21,7 @@ from deepdraft.metrics.event import (
     ttft_s,
 )
 from deepdraft.metrics.figure import FIGURE_KINDS, FIGURE_NAMES, Figure, FigureKind
-from deepdraft.metrics.point import Percentile, Point, RefusedPair, points_of
+from deepdraft.metrics.point import Percentile, Point, RefusedPair, points_of, request_acceptance
 from deepdraft.metrics.prompt import cached_tokens, prompt_tokens, uncached_prompt_tokens
 from deepdraft.metrics.sample import Sample
 from deepdraft.metrics.server import server_decode_tok_s, server_prefill_s, server_prefill_tok_s
@@ -89,6 +89,7 @@ __all__ = [
     "points_of",
     "prompt_tokens",
     "refusal",
+    "request_acceptance",
     "request_tokens_per_step",
     "send_lag_s",
     "server_decode_tok_s",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 MIN_STEPS = 4
@@ -43,6 +44,7 @@ class Bursts:
     """Why the rhythm of the steps could not be found; None when it was."""
 
 
+@lru_cache(maxsize=64)  # a dozen figures of one request ask for the same bursts, one after the other
 def bursts_of(times_s: tuple[float, ...]) -> Bursts:
     """Group event times (in order) into bursts."""
     gaps_s = [later - earlier for earlier, later in pairwise(times_s)]

@@ -18,8 +18,11 @@ def event_times_s(trace: RequestTrace) -> tuple[float, ...]:
 
 def token_times_s(trace: RequestTrace) -> tuple[float, ...]:
     """The times of the events that carry tokens: answer text, reasoning or tool-call text."""
+    events = trace.events
     return tuple(
-        at_s for at_s, kind in zip(event_times_s(trace), trace.events.kinds, strict=False) if kind in TOKEN_KINDS
+        at_us / 1e6
+        for at_us, kind in zip(accumulate(events.gaps_us), events.kinds, strict=False)
+        if kind in TOKEN_KINDS
     )
 
 

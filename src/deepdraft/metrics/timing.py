@@ -15,6 +15,8 @@ from deepdraft.stats import median
 
 def arrival_tokens(bursts: Bursts, counts: tuple[int, ...]) -> tuple[int, ...]:
     """Tokens of each burst, from the tokens of each event."""
+    if len(bursts.num_events) == len(counts):
+        return counts
     tokens: list[int] = []
     place = 0
     for size in bursts.num_events:

@@ -118,8 +118,6 @@ class Engine:
         self.physics = spec.physics
         self.confounds = spec.confounds
         self.tokenizer = tokenizer
-        self.counters = Counters(accepted_by_position=[0] * (spec.physics.max_committed_len - 1))
-        self.spec_figures = SpecFigures()
         capacity = spec.confounds.prefix_cache_capacity
         self.cache = PrefixCache(
             capacity=spec.physics.kv_pool_tokens if capacity is None else capacity,
@@ -127,6 +125,13 @@ class Engine:
         )
         self.running: list[Generation] = []
         self._waiting: deque[tuple[Generation, asyncio.Future[None]]] = deque()
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what a process that ends would forget: cache and counters."""
+        self.cache.clear()
+        self.counters = Counters(accepted_by_position=[0] * (self.physics.max_committed_len - 1))
+        self.spec_figures = SpecFigures()
         self.started_at_s = time.time()
         self._started_s = time.monotonic()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import textwrap
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -197,18 +198,22 @@ def _field_names(kind: type) -> Sequence[str]:
 
 def _names_text() -> str:
     """The names that --confound, --fault and --set know, with their defaults."""
-    lines = []
-    titles: dict[str, type] = {"confounds": Confounds, "physics": Physics, "surface": Surface}
-    for title, kind in titles.items():
-        known = ", ".join(f"{field.name} ({field.default})" for field in dataclasses.fields(kind))
-        lines.append(f"{title}: {known}\n")
-    lines.append(f"fault kinds: {', '.join(get_args(FaultKind))}\n")
-    names = ", ".join(f"{field.name} ({field.default})" for field in dataclasses.fields(Fault)[1:])
-    lines.append(f"fault settings: {names}")
-    return "\n".join(_wrapped(line) for line in lines)
+    kinds: dict[str, type] = {"confounds": Confounds, "physics": Physics, "surface": Surface, "fault settings": Fault}
+    paragraphs = [f"fault kinds: {', '.join(get_args(FaultKind))}"]
+    for title, kind in kinds.items():
+        known = ", ".join(
+            f"{field.name} ({_default_text(field.default)})"
+            for field in dataclasses.fields(kind)
+            if field.default is not dataclasses.MISSING
+        )
+        paragraphs.append(f"{title}, with their defaults: {known}")
+    wrapped = (textwrap.wrap(text, 100, subsequent_indent="  ", break_on_hyphens=False) for text in paragraphs)
+    return "\n\n".join("\n".join(lines) for lines in wrapped) + "\n"
 
 
-def _wrapped(text: str) -> str:
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, 100, subsequent_indent="  ", break_on_hyphens=False)) + "\n"
+def _default_text(value: object) -> str:
+    if value is None or value in ("", ()):
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import http.client
 import os
 import signal
@@ -141,6 +142,8 @@ def _serve(spec: SimulateSpec, *, url_mark: str, watches_stdin: bool) -> int:
             loop.remove_reader(sys.stdin.fileno())
         await server.stop()
 
+    # A full collection over a long truth log would make writes late; what is made here has few cycles.
+    gc.set_threshold(200_000, 50, 1000)
     with asyncio.Runner(loop_factory=precise_loop) as runner:
         runner.run(serve())
     return 0

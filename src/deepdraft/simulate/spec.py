@@ -308,12 +308,16 @@ class Surface:
     """sglang: decode steps between two updates of its speculation figures."""
     health_delay_s: float = 0.0
     """How long /health takes to answer."""
+    keep_alive_s: float | None = None
+    """Idle connections are closed after so long, as most servers do after 5 s; None: never."""
 
     def __post_init__(self) -> None:
         if self.base_path and (not self.base_path.startswith("/") or self.base_path.endswith("/")):
             raise UsageError(f"surface.base_path must look like /prefix, not {self.base_path!r}")
         if self.keyfile and not self.certfile:
             raise UsageError("surface.keyfile without surface.certfile")
+        if self.keep_alive_s is not None and self.keep_alive_s <= 0:
+            raise UsageError("surface.keep_alive_s must be above 0")
         if self.decode_log_interval < 1:
             raise UsageError("surface.decode_log_interval must be at least 1")
 

@@ -59,6 +59,7 @@ class Client:
         self._connect_limit_s = connect_limit_s
         self._context = tls_context(tls) if endpoint.is_tls else None
         self._idle: list[Connection] = []
+        self._has_answered = False
 
     async def open(self) -> Connection:
         """A new connection, ready to send; how long it took is its `connect_s`.
@@ -147,6 +148,7 @@ class Client:
             except Stalled as error:
                 raise Stalled(f"{method} {self.endpoint.url}{path}: {_waited(exchange, timeout_s)}") from error
             if exchange.ending is Ending.COMPLETE:
+                self._has_answered = True
                 self._give_back(connection)
                 return _response(exchange)
             # The server closed a kept connection as we took it: nothing was answered, so ask once more.
@@ -177,11 +179,12 @@ class Client:
     def _failure(self, exchange: Exchange) -> NotAnApi | ServerLost | Unreachable:
         address = self.endpoint.address
         if exchange.ending is Ending.MALFORMED:
-            return NotAnApi(f"{address} answers {exchange.request} with something that is {exchange.fault}")
+            hint = None if self.endpoint.is_tls else "a server of TLS may answer like this: try https://"
+            return NotAnApi(f"{address} answers {exchange.request} with bytes: {exchange.fault}", hint=hint)
         if exchange.ending is Ending.ABORTED:
             return NotAnApi(f"{address} answers {exchange.request} with {exchange.fault}")
         if exchange.num_bytes == 0:
-            return no_answer(self.endpoint, exchange.request, exchange.fault)
+            return no_answer(self.endpoint, exchange.request, exchange.fault, has_answered=self._has_answered)
         said = f": {exchange.fault}" if exchange.fault else ""
         return ServerLost(
             f"{address} cut its answer to {exchange.request} short after {exchange.num_bytes} bytes{said}"

@@ -170,7 +170,8 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         # "Paused" then means that something is left in the process, "resumed" that the kernel has it all.
-        transport.set_write_buffer_limits(high=0)
+        # asyncio pauses a plain socket above the limit, but TLS from the limit on, so 0 would always pause it.
+        transport.set_write_buffer_limits(high=1 if self.endpoint.is_tls else 0, low=0)
 
     def pause_writing(self) -> None:
         self._is_write_paused = True

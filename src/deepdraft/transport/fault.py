@@ -44,11 +44,16 @@ def unreachable(endpoint: Endpoint, error: OSError) -> Unreachable:
     return Unreachable(f"can't reach {endpoint.address}: {words(error)}", hint=_hint(endpoint, error))
 
 
-def no_answer(endpoint: Endpoint, request: str, fault: str | None) -> Unreachable:
-    """The connection stood and ended before the first byte of an answer; `fault` is the system's word on it."""
+def no_answer(endpoint: Endpoint, request: str, fault: str | None, *, has_answered: bool) -> Unreachable:
+    """The connection stood and ended before the first byte of an answer; `fault` is the system's word on it.
+
+    `has_answered` says that the server did answer before, so that the way of speaking to it must be right.
+    """
     hint = None
-    if fault is None and not endpoint.is_tls:
+    if not has_answered:
         hint = "a server that expects TLS closes like this: try https://"
+        if endpoint.is_tls:
+            hint = "a server that wants a client certificate may close like this"
     said = f": {fault}" if fault else ""
     return Unreachable(f"{endpoint.address} closed the connection without answering {request}{said}", hint=hint)
 

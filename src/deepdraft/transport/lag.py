@@ -67,7 +67,8 @@ class LagProbe:
         A late stretch that is still going on, because the caller itself keeps the loop busy, counts too.
         """
         window_s = max(0.0, to_at - from_at)
-        if self._handle is None and (not self._at or from_at > self._at[-1]) or to_at < self._at[0]:
+        has_ended_before = self._handle is None and (not self._at or from_at > self._at[-1])
+        if has_ended_before or to_at < self._at[0]:
             return LoopLag(window_s, 0, None, None, 0.0, None)
         first, end = bisect_left(self._at, from_at), bisect_left(self._at, to_at)
         late = [self._within(index, from_at, to_at) for index in range(first, end)]

@@ -20,6 +20,8 @@ _SIZES = (2_048, 256, 64, 16)
 _ROOM_FACTOR = 1.4
 """A block is taken while there is room for one somewhat longer than its size."""
 _FIRST_CHARS_PER_TOKEN = 3.5
+_FEWEST_BLOCKS = 4
+"""A prompt has at least so many blocks, so that another order of them is another text."""
 _LONGEST_FACTOR = 2.0
 _MAX_SKIPPED = 50
 
@@ -139,11 +141,15 @@ class BlockFitter:
         """Make the prompt."""
         room_len = check_room(ask, await self.fixed_len(ask.frame, ask.fact))
         rng = Random(ask.seed)
-        body: list[str] = []
+        blocks: list[Block] = []
+        largest_size = max(room_len // _FEWEST_BLOCKS, self._bank.sizes[-1])
         for size in self._bank.sizes:
-            blocks = await self._chosen(size, room_len, rng)
-            body += [piece for block in blocks for piece in block.pieces]
-            room_len -= sum(block.num_tokens for block in blocks)
+            if size <= largest_size:
+                chosen = await self._chosen(size, room_len, rng)
+                blocks += chosen
+                room_len -= sum(block.num_tokens for block in chosen)
+        rng.shuffle(blocks)
+        body = [piece for block in blocks for piece in block.pieces]
         filler = rng.choices(self._filler_words, k=room_len)
         rest = ask.frame.rest(with_fact(body, ask.fact, ask.depth_frac, self._bank.is_clean_cut), filler)
         return Fit(self._next_head(), rest, None, num_chars(body), ask.total_len, is_exact=True)

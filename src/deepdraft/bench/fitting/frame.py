@@ -174,8 +174,9 @@ async def cut_to_count(
 ) -> tuple[int, int]:
     """Find how many characters of a text cost `want_len` tokens.
 
-    Steps along the slope (given at first, then seen) and stays between the nearest too short and too long cut seen so
-    far. Returns the cut that came closest and its count: not always the one wanted.
+    Steps along the slope (given at first, then seen); a step that leaves the span between the nearest too short and
+    too long cut seen so far goes to its middle. Returns the cut that came closest and its count, which is not always
+    the one wanted.
     """
     low, high = 0, max_chars
     at = min(max(start_chars, low), high)
@@ -191,7 +192,11 @@ async def cut_to_count(
         if low > high:
             break
         before_at, before_len = at, total_len
-        at = min(max(at + round((want_len - total_len) * chars_per_token), low), high)
+        at += round((want_len - total_len) * chars_per_token)
+        if at < low:
+            at = low if low == 0 else (low + high) // 2
+        elif at > high:
+            at = high if high == max_chars else (low + high) // 2
         total_len = await count_at(at)
         if abs(total_len - before_len) >= _SLOPE_SPAN_LEN:
             chars_per_token = (at - before_at) / (total_len - before_len)
