@@ -45,7 +45,9 @@ def test_kinds_of_recorded_events(recorded: Any, name: str) -> None:
 
 
 def test_progress_is_no_token(recorded: Any) -> None:
-    found = [event_facts(data) for data in recorded.events("llama.cpp-2026-10/completions_stream_progress_timings.sse")]
+    found = [
+        event_facts(data) for data in recorded.events("llama.cpp-2026-10/completions_stream_progress_timings.sse")
+    ]
     assert [f.kind for f in found[:3]] == ["p", "p", "t"]
     assert found[1].figures["prompt_progress"] == {"total": 1351, "cache": 0, "processed": 1351, "time_ms": 9376}
     assert [f.timings_tokens for f in found[2:6]] == [1, 2, 3, 4]

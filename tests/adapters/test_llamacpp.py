@@ -125,7 +125,12 @@ def test_acceptance(tools: Any, recorded: Any) -> None:
     timings = {"predicted_n": 64, "draft_n": 90, "draft_n_accepted": 40}
     trace = RequestTrace(server_fields={"timings": timings})
     before = ServerReading(at_s=0.0, source="/metrics", counters={"spec_drafts": 0.0})
-    counters = {"spec_drafts": 22.0, "spec_draft_tokens": 90.0, "spec_accepted_tokens": 40.0, "spec_accepted_at_0": 18.0}
+    counters = {
+        "spec_drafts": 22.0,
+        "spec_draft_tokens": 90.0,
+        "spec_accepted_tokens": 40.0,
+        "spec_accepted_at_0": 18.0,
+    }
     after = ServerReading(at_s=1.0, source="/metrics", counters=counters)
 
     async def use(adapter: Any) -> Any:

@@ -37,14 +37,18 @@ def test_sglang_decode_lines() -> None:
 
 
 def test_sglang_floor_is_one() -> None:
-    line = "Decode batch, #running-req: 1, #token: 32768, token usage: 0.15, accept len: 1.00, accept rate: 0.00, cuda"
+    line = (
+        "Decode batch, #running-req: 1, #token: 32768, token usage: 0.15, accept len: 1.00, accept rate: 0.00, cuda"
+    )
     found = log_acceptance("sglang", line)
     assert found is not None
     assert found.stated_acceptance_len == 1.0
 
 
 def test_other_lengths_on_a_sglang_line_are_not_taken() -> None:
-    line = "Decode batch [12], #running-req: 2, #full token: 9, cap len: 7.00, block accept len: 6.00, accept len: 2.00"
+    line = (
+        "Decode batch [12], #running-req: 2, #full token: 9, cap len: 7.00, block accept len: 6.00, accept len: 2.00"
+    )
     found = log_acceptance("sglang", line)
     assert found is not None
     assert found.stated_acceptance_len == 2.0

@@ -52,7 +52,11 @@ def test_tensorrt_llm_with_its_prometheus_page(tools: Any) -> None:
 
 
 def test_tensorrt_llm_with_iterations_alone(tools: Any) -> None:
-    iteration = {"numActiveRequests": 1, "numQueuedRequests": 0, "kvCacheStats": {"maxNumBlocks": 10, "tokensPerBlock": 8}}
+    iteration = {
+        "numActiveRequests": 1,
+        "numQueuedRequests": 0,
+        "kvCacheStats": {"maxNumBlocks": 10, "tokensPerBlock": 8},
+    }
     routes = {
         ("GET", "/v1/models"): models(tools, "tensorrt_llm"),
         ("GET", "/metrics"): tools.Answer(200, [{"numActiveRequests": 5}, iteration]),

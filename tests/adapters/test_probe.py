@@ -19,7 +19,9 @@ MODELS = {"object": "list", "data": [{"id": "m", "owned_by": "someone"}]}
 class Engine:
     """A server that generates `max_tokens` tokens, minds the fields in `refused`, and says so in `refusal`."""
 
-    def __init__(self, tools: Any, *, refused: tuple[str, ...] = (), refusal: str = "{name}", status: int = 400) -> None:
+    def __init__(
+        self, tools: Any, *, refused: tuple[str, ...] = (), refusal: str = "{name}", status: int = 400
+    ) -> None:
         self.tools = tools
         self.refused = refused
         self.refusal = refusal
@@ -34,7 +36,9 @@ class Engine:
 
     def chat(self, asked: Any) -> Any:
         body = asked.json
-        return self._refusal(body) or self._stream(body, len(body["messages"][0]["content"].split()) + 7, is_chat=True)
+        return self._refusal(body) or self._stream(
+            body, len(body["messages"][0]["content"].split()) + 7, is_chat=True
+        )
 
     def text(self, asked: Any) -> Any:
         body = asked.json

@@ -123,7 +123,10 @@ def test_a_stream_that_ends_early(tools: Any) -> None:  # C41
 
 def test_a_stream_that_ends_in_order_but_early(tools: Any) -> None:  # C41
     chunks = [
-        {"choices": [{"index": 0, "delta": {"content": "ab"}}], "usage": {"completion_tokens": 2, "prompt_tokens": 1}},
+        {
+            "choices": [{"index": 0, "delta": {"content": "ab"}}],
+            "usage": {"completion_tokens": 2, "prompt_tokens": 1},
+        },
         {"choices": [{"index": 0, "delta": {"content": "c"}}], "usage": {"completion_tokens": 3, "prompt_tokens": 1}},
     ]
     _, failure = measured(tools, stream(tools, tools.sse(*chunks, done=False)))
@@ -195,6 +198,7 @@ def test_retry_after_is_said(tools: Any) -> None:  # C45
     _, failure = measured(tools, answer)
     assert failure is not None
     assert failure.message == "HTTP 429: slow down (retry after 7 s)"
+    assert failure.retry_after_s == 7
 
 
 def test_a_whole_answer_where_a_stream_was_asked_for(tools: Any, recorded: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,10 @@ def test_a_drafter_and_what_to_mind_with_it() -> None:
         "enable_metrics": False,
         "enable_cache_report": True,
         "allow_auto_truncate": True,
-        "internal_states": [{"effective_max_running_requests_per_dp": 8}, {"effective_max_running_requests_per_dp": 8}],
+        "internal_states": [
+            {"effective_max_running_requests_per_dp": 8},
+            {"effective_max_running_requests_per_dp": 8},
+        ],
     }
     found = sglang_capabilities(KNOWN, info)
     assert (found.speculation, found.speculation_method, found.prefix_cache) == ("yes", "DFLASH", "no")
@@ -237,15 +241,19 @@ def test_acceptance_where_the_answer_says_nothing(tools: Any, recorded: Any) -> 
             adapter.acceptance(trace, still, moved, is_alone=False),
             adapter.acceptance(trace, still, counted, is_alone=True),
             adapter.acceptance_between(still, moved),
+            adapter.acceptance(trace, replace(still, num_running=1), counted, is_alone=True),
+            adapter.acceptance(RequestTrace(usage=Usage(completion_tokens=8)), still, counted, is_alone=True),
         ]
 
-    unmoved, lifetime, not_alone, steps, between = with_adapter(tools, recorded, use)
+    unmoved, lifetime, not_alone, steps, between, crowded, more_tokens = with_adapter(tools, recorded, use)
     assert unmoved is None
     assert lifetime.is_lifetime_average
     assert "every 40 decode steps" in lifetime.doubt
     assert not_alone is None
     assert (steps.num_steps, steps.num_accepted_tokens, steps.is_lifetime_average) == (5, 10, False)
     assert between == lifetime
+    assert crowded is None
+    assert more_tokens is None  # 16 tokens were generated, 8 of them ours
 
 
 def test_acceptance_from_the_log_between_two_looks(tools: Any, recorded: Any, tmp_path: Path) -> None:

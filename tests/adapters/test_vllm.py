@@ -123,7 +123,12 @@ def test_acceptance_from_the_answer_then_from_counters(tools: Any, recorded: Any
     figures = {"num_spec_steps": 8, "num_accepted_draft_tokens": 15, "num_draft_tokens": 32}
     stated = RequestTrace(server_fields={"metrics": {"speculative_decoding": figures}})
     before = ServerReading(at_s=0.0, source="/metrics", counters={"spec_drafts": 0.0})
-    counters = {"spec_drafts": 8.0, "spec_draft_tokens": 32.0, "spec_accepted_tokens": 15.0, "spec_accepted_at_0": 8.0}
+    counters = {
+        "spec_drafts": 8.0,
+        "spec_draft_tokens": 32.0,
+        "spec_accepted_tokens": 15.0,
+        "spec_accepted_at_0": 8.0,
+    }
     after = ServerReading(at_s=1.0, source="/metrics", counters=counters)
     wrong = ServerReading(at_s=1.0, source="/metrics", counters={**counters, "spec_accepted_tokens": 30.0})
 
@@ -206,5 +211,3 @@ def test_a_length_is_forced_another_way_where_ignore_eos_is_refused(tools: Any, 
     found, body = with_adapter(tools, all_routes, use, endpoint="completions")
     assert found.ignores_eos == "yes"
     assert body["min_tokens"] == 8
-
-

@@ -1,11 +1,12 @@
 import dataclasses
 
 import pytest
-from trace_builder import repeats, steady
+from trace_builder import header, repeats, request, steady, trial
 
 from deepdraft.guards import point_evidence
 from deepdraft.guards.client_lag import client_lag
 from deepdraft.metrics import points_of
+from deepdraft.records import Run
 
 
 def verdict(lags, ttft_s=0.5, cpu_s=0.2):
@@ -49,3 +50,11 @@ def test_one_hiccup_of_three_is_named_but_can_not_move_the_median():
 
 def test_unrecorded_lag_is_not_verifiable():
     assert verdict([None, None], cpu_s=None).state == "not_verifiable"
+
+
+def test_several_streams_that_start_together_are_allowed_more():
+    for lag, state in ((0.019, "verified"), (0.021, "violated")):
+        requests = tuple(request(steady(8), "len1000-c4-r0", request_index=place) for place in range(4))
+        line = trial("len1000-c4-r0", concurrency=4, loop_lag_max_s=lag)
+        (point,) = points_of(run := Run(header=header(), measurements=requests, trials=(line,)))
+        assert client_lag(point_evidence(run, point)).state == state

@@ -222,6 +222,16 @@ def test_keep_alive_and_close(serve: Any) -> None:
     connection.close()
 
 
+def test_idle_connections_are_closed(serve: Any) -> None:
+    quick = Physics(prefill_a_s=0.3, step_d_s=0.001)
+    served = serve(physics=quick, surface=Surface(keep_alive_s=0.1))
+    connection = served.connect()
+    # busy for longer than the limit: not idle
+    assert served.chat(connection=connection).is_complete
+    assert connection.sock.recv(1) == b""
+    connection.close()
+
+
 def test_pipelined_requests_are_answered_in_order(serve: Any) -> None:
     served = serve(physics=Physics(prefill_a_s=0.01, step_d_s=0.001))
     address = urlsplit(served.url)
@@ -308,7 +318,7 @@ def test_loading_ends(serve: Any) -> None:
 
 def test_dies_in_the_third_request_and_comes_back(serve: Any) -> None:
     fault = Fault(kind="die", at=(3,), after_tokens=4, restart_after_s=0.3)
-    served = serve(physics=Physics(prefill_a_s=0.01, step_d_s=0.01), faults=(fault,))
+    served = serve(dialect="vllm", physics=Physics(prefill_a_s=0.01, step_d_s=0.01), faults=(fault,))
     assert served.chat().is_complete and served.chat().is_complete
     assert not served.chat(max_tokens=20).is_complete
     with pytest.raises(OSError):
@@ -321,6 +331,8 @@ def test_dies_in_the_third_request_and_comes_back(serve: Any) -> None:
             return False
 
     until(is_back)
+    # counters begin anew: only what came after the restart is in them
+    assert _metric(served, "vllm:generation_tokens_total") == 8 * (len(served.truths()) - 3)
     truths = served.truths()
     assert [truth.fault for truth in truths[:3]] == [None, None, "die"]
     assert truths[2].writes[-1].num_tokens == 4

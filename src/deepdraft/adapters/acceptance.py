@@ -111,22 +111,22 @@ def of_counters(before: ServerReading, after: ServerReading) -> Acceptance | Non
 
     None when the counters of drafts are missing, went backwards (a restart), or did not move.
     """
-    drafts = _gain("spec_drafts", before, after)
-    drafted = _gain("spec_draft_tokens", before, after)
-    accepted = _gain("spec_accepted_tokens", before, after)
+    drafts = gain("spec_drafts", before, after)
+    drafted = gain("spec_draft_tokens", before, after)
+    accepted = gain("spec_accepted_tokens", before, after)
     if drafts is None and drafted is None:
         return None
     if not drafts and not drafted:
         return None
     source = f"counters of {after.source} before and after"
-    generated, requests = _gain("generation_tokens", before, after), _gain("num_requests", before, after)
+    generated, requests = gain("generation_tokens", before, after), gain("num_requests", before, after)
     if accepted is None and drafts and generated and requests is not None:
         # SGLang counts verify steps but not accepted tokens. Each request's first token belongs to no step.
         accepted = max(0, generated - requests - drafts)
         source += "; accepted = generated tokens - requests - verify steps"
     at_depth: list[int] = []
-    while (gain := _gain(f"spec_accepted_at_{len(at_depth)}", before, after)) is not None:
-        at_depth.append(gain)
+    while (steps := gain(f"spec_accepted_at_{len(at_depth)}", before, after)) is not None:
+        at_depth.append(steps)
     acceptance = Acceptance(
         source=source,
         num_steps=drafts,
@@ -231,14 +231,14 @@ def _checked(acceptance: Acceptance) -> Acceptance:
     return replace(acceptance, doubt="; ".join(doubts) or None)
 
 
-def _gain(name: str, before: ServerReading, after: ServerReading) -> int | None:
+def gain(name: str, before: ServerReading, after: ServerReading) -> int | None:
     """What a counter gained; None when the later reading lacks it or it went backwards. A counter that appears only
     afterwards started from nothing."""
     later = after.counters.get(name)
     if later is None:
         return None
-    gain = later - before.counters.get(name, 0.0)
-    return round(gain) if gain >= 0 else None
+    gained = later - before.counters.get(name, 0.0)
+    return round(gained) if gained >= 0 else None
 
 
 def _first_of(figures: Mapping[str, Any], *names: str) -> Any:

@@ -330,11 +330,11 @@ class Adapter:
     ) -> Acceptance | None:
         """Speculation's counts for one request, from the best source there is; None when nothing tells.
 
-        before, after: readings around the request. is_alone: nothing else ran in between; only then do counters, log
-        lines and gauges tell of this request.
+        before, after: readings around the request. is_alone: we sent nothing else in between; only then, and when the
+        readings show no other client's requests, do counters, log lines and gauges tell of this one.
         """
         stated = self.stated_acceptance(trace)
-        if not is_alone or after is None:
+        if not is_alone or after is None or _others_ran(trace, before, after):
             return source.best([stated])
         counted = None if before is None else source.of_counters(before, after)
         if stated is not None:
@@ -464,6 +464,15 @@ class Adapter:
         reply: Reply | None
         reply = await (self._server.try_get(path) if body is None else self._server.try_post(path, body))
         return reply.json if reply is not None and reply.status == 200 else None
+
+
+def _others_ran(trace: RequestTrace, before: ServerReading | None, after: ServerReading) -> bool:
+    """Whether the readings show requests of other clients: one that ran before ours, or more tokens than ours has."""
+    if before is not None and (before.num_running or before.num_waiting):
+        return True
+    ours = None if trace.usage is None else trace.usage.completion_tokens
+    generated = None if before is None else source.gain("generation_tokens", before, after)
+    return ours is not None and generated is not None and generated > ours * 1.05 + 2
 
 
 def object_of(value: Any) -> dict[str, Any]:

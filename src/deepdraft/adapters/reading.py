@@ -78,7 +78,11 @@ def failure_of(exchange: Exchange, stream: StreamReading, error: DeepdraftError 
         words = exchange.fault or "the server closed the connection"
         return Failure(name="Unreachable", message=f"no answer: {words}")
     if status != 200:
-        return Failure(name="HttpStatus", message=_status_message(exchange), http_status=status)
+        wait_s = retry_after_s(exchange.headers)
+        message = error_message(status, exchange.body or _events_body(exchange))
+        if wait_s is not None:
+            message += f" (retry after {wait_s:g} s)"
+        return Failure(name="HttpStatus", message=message, http_status=status, retry_after_s=wait_s)
     if stream.error is not None:
         return Failure(name="ErrorInStream", message=stream.error_words(), http_status=status)
     if not exchange.is_event_stream or (not exchange.events and exchange.body.strip()):
@@ -124,12 +128,6 @@ def _read_leftover(exchange: Exchange, stream: StreamReading) -> None:
     )
     if data and exchange.end_at is not None and event_facts(data).kind != trace.OTHER:
         stream.add_event(round((exchange.end_at - exchange.sent_at) * 1e6), data)
-
-
-def _status_message(exchange: Exchange) -> str:
-    message = error_message(exchange.status or 0, exchange.body or _events_body(exchange))
-    wait_s = retry_after_s(exchange.headers)
-    return message if wait_s is None else f"{message} (retry after {wait_s:g} s)"
 
 
 def _events_body(exchange: Exchange) -> bytes:

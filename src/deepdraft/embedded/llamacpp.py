@@ -39,7 +39,7 @@ def main() -> int:
 
     params = xllamacpp.CommonParams()
     params.model.path = arguments.model
-    params.model_alias = "smollm2-135m-instruct"
+    params.model_alias = {"smollm2-135m-instruct"}  # a set: every name the server answers to
     params.port = arguments.port or _free_port()
     params.n_ctx = arguments.context_len * arguments.slots
     params.n_parallel = arguments.slots

@@ -22,7 +22,7 @@ from deepdraft.metrics.concurrency import (
 )
 from deepdraft.metrics.figure import FIGURE_NAMES, PERCENTILE_FIGURES, PERCENTILES, Figure
 from deepdraft.metrics.sample import Sample, actual_prompt_len, pair_sample, request_sample
-from deepdraft.metrics.speculation import Sourced, acceptance_len, tokens_per_step
+from deepdraft.metrics.speculation import STEP_FROM_TOKENS, Sourced, acceptance_len, tokens_per_step
 from deepdraft.metrics.timing import num_decode_tokens
 from deepdraft.metrics.tokens import output_tokens
 from deepdraft.metrics.two_point import pairs_of, refusal
@@ -246,8 +246,7 @@ def _trial_figures(trial: TrialRequests, samples: list[Sample]) -> dict[str, Sou
     if per_step is not None:
         figures["tokens_per_step"] = per_step
         if tpots:
-            source = f"ms/token x tokens/step ({per_step.source})"
-            figures["step_s"] = Sourced(value=median(tpots) * per_step.value, source=source)
+            figures["step_s"] = Sourced(value=median(tpots) * per_step.value, source=STEP_FROM_TOKENS)
     return figures
 
 

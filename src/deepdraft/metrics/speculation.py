@@ -18,6 +18,10 @@ from deepdraft.metrics.tokens import output_tokens
 from deepdraft.records import Acceptance, RequestTrace, Ternary
 
 
+STEP_FROM_TOKENS = "ms/token x tokens/step"
+"""The source of a step time that was computed; where its tokens a step come from is said beside them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sourced:
     """A figure and where it comes from."""
@@ -143,7 +147,7 @@ def step_s(
     if per_token_s is not None and acceptance is not None and num_output_tokens is not None:
         told = tokens_per_step(acceptance, num_output_tokens)
         if told is not None:
-            return Sourced(value=per_token_s * told.value, source=f"ms/token x tokens/step ({told.source})")
+            return Sourced(value=per_token_s * told.value, source=STEP_FROM_TOKENS)
     if speculation == "no":
         if per_token_s is None:
             return None

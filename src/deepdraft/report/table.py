@@ -240,7 +240,7 @@ def _loads(run: Run, rows: list[_Row], width: int) -> str:
             continue
         parts = [
             f"{rate_text(_median(point, 'output_tok_s'))} output tok/s, "
-            f"{rate_text(_median(point, 'total_tok_s'))} with prompts"
+            f"{rate_text(_median(point, 'total_tok_s'))} tok/s with prompts"
         ]
         if point.peak_concurrency is not None:
             mean = rate_text(_median(point, "mean_concurrency"))

@@ -108,6 +108,8 @@ class Connection(asyncio.Protocol):
         common_headers: CommonHeaders,
         connections: set[Connection],
         tasks: set[asyncio.Task[None]],
+        *,
+        keep_alive_s: float | None = None,
     ) -> None:
         self._serve = serve
         self._common_headers = common_headers
@@ -120,6 +122,8 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._queue: deque[tuple[HttpRequest, bool]] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._keep_alive_s = keep_alive_s
+        self._idle_end: asyncio.TimerHandle | None = None
 
     # --- asyncio
 
@@ -144,6 +148,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         self._queue.clear()
+        self._stay()
         if self._task is not None:
             self._task.cancel()
 
@@ -155,6 +160,7 @@ class Connection(asyncio.Protocol):
     # --- httptools
 
     def on_message_begin(self) -> None:
+        self._stay()
         self._url, self._headers, self._body = b"", {}, []
 
     def on_url(self, url: bytes) -> None:
@@ -172,6 +178,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         received_s = time.monotonic()
+        self._stay()
         path, _, query = self._url.decode("latin-1").partition("?")
         request = HttpRequest(
             method=self._parser.get_method().decode("latin-1"),
@@ -200,6 +207,15 @@ class Connection(asyncio.Protocol):
                 if not keep_alive or self._transport.is_closing():
                     break
         self._task = None
+        if self._keep_alive_s is not None and not self._transport.is_closing():
+            loop = asyncio.get_running_loop()
+            self._idle_end = loop.call_later(self._keep_alive_s, self._transport.close)
+
+    def _stay(self) -> None:
+        """Don't close for idleness."""
+        if self._idle_end is not None:
+            self._idle_end.cancel()
+            self._idle_end = None
 
 
 def _head(status: int, headers: Iterable[tuple[str, str]], keep_alive: bool) -> bytes:

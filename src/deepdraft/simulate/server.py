@@ -63,7 +63,13 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             self._listener = await loop.create_server(
-                lambda: Connection(self._serve, self._dialect.common_headers, self._connections, self._tasks),
+                lambda: Connection(
+                    self._serve,
+                    self._dialect.common_headers,
+                    self._connections,
+                    self._tasks,
+                    keep_alive_s=self.spec.surface.keep_alive_s,
+                ),
                 self.spec.host,
                 self._port,
                 backlog=_BACKLOG,
@@ -106,8 +112,7 @@ class Server:
         if fault.die_by == "exit":
             os._exit(_KILLED_CODE)
         self._close()
-        # What the process held is gone with it.
-        self._engine.cache.clear()
+        self._engine.restart()
         if fault.restart_after_s is not None:
             task = asyncio.get_running_loop().create_task(self._restart(fault.restart_after_s))
             self._tasks.add(task)
