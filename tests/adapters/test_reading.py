@@ -281,10 +281,12 @@ def test_where_prefill_ends() -> None:
 def test_texts_of_an_exchange(tools: Any) -> None:
     async def work() -> list[str]:
         answer = stream(tools, b": ping\n\n" + tools.sse(tools.chat_chunk("a"), tools.chat_chunk(""), "x"))
-        async with tools.small_server({("POST", "/x"): answer}) as (_, client):
-            async with await client.open() as connection:
-                exchange = connection.stream("/x", b"{}")
-                await exchange.wait_end()
+        async with (
+            tools.small_server({("POST", "/x"): answer}) as (_, client),
+            await client.open() as connection,
+        ):
+            exchange = connection.stream("/x", b"{}")
+            await exchange.wait_end()
         return event_texts(exchange)
 
     assert tools.run(work()) == ["a"]

@@ -308,7 +308,7 @@ def test_settling_on_the_native_route(tools: Any, recorded: Any) -> None:
     assert found.reports_cached_tokens == "yes"
     assert "cache_salt" in found.cold_means
     assert len(probe["extra_key"]) > 4
-    path, body = adapter.request_body("hi", max_tokens=8, cache_salt="salt")
+    _, body = adapter.request_body("hi", max_tokens=8, cache_salt="salt")
     assert json.loads(body)["extra_key"] == "salt"
 
 

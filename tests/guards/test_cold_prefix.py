@@ -68,6 +68,7 @@ def test_counters_stand_in_for_untold_counts(cached, probes, state):
     report = verdict(run)
     assert report.state == state
     assert f"rose by {cached}" in report.evidence
+    assert ("90 % of their prompts" in report.evidence) == (state == "violated")
 
 
 def test_a_counter_that_was_reset_tells_nothing():

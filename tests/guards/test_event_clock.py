@@ -16,7 +16,15 @@ def verdict(*traces, **fields):
 
 @pytest.mark.parametrize("name", ["none", "selfdraft", "synthr", "ngram_mod", "tinydraft"])
 def test_recorded_streams_are_clean(name):
-    assert verdict(recorded(f"llama.cpp-2026-10/spec_{name}.sse")).state == "verified"
+    one = recorded(f"llama.cpp-2026-10/spec_{name}.sse")
+    told = accepted(num_accepted_tokens=one.server_fields["timings"].get("draft_n_accepted", 0))
+    assert verdict(one, acceptance=told).state == "verified"
+
+
+def test_steps_of_one_size_that_nobody_tells_are_not_verifiable():
+    report = verdict(recorded("llama.cpp-2026-10/spec_selfdraft.sse"))
+    assert report.state == "not_verifiable"
+    assert "step_s" in report.doubts and "ttft_s" not in report.doubts  # the first token came alone
 
 
 def test_a_whole_answer_in_one_read_comes_from_a_buffer():
@@ -70,7 +78,10 @@ def test_a_long_stall_is_violated_and_a_short_one_named():
 
 def test_tokens_gathered_on_the_way_are_told_from_steps():
     gathered = steady(12, gap_s=0.16, per_event=8, stated=(8,) * 12)
-    assert verdict(gathered, speculation="unknown").state == "verified"  # nothing to compare with
+    untold = verdict(gathered, speculation="unknown")
+    assert untold.state == "not_verifiable"  # nothing to compare with
+    assert "exactly 8 tokens" in untold.evidence
+    assert {"ttft_s", "step_s"} <= set(untold.doubts) and "tpot_s" not in untold.doubts
     report = verdict(gathered, speculation="no")
     assert report.state == "violated"
     assert "arrivals bring 8.0 tokens, the engine commits 1.0 a step" in report.evidence

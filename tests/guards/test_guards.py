@@ -91,7 +91,7 @@ READINGS = st.none() | st.builds(
 ROLES = st.sampled_from(["single", "first", "second"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     traces=st.lists(st.tuples(TRACES, ROLES, st.booleans()), min_size=1, max_size=4),
     before=READINGS,

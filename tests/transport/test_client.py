@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from deepdraft.errors import DeepdraftError, NotAnApi, ServerLost, Stalled, Unreachable, UsageError
 from deepdraft.transport.client import Client
@@ -435,6 +438,16 @@ def test_a_stream_over_tls_that_is_cut(loopback: Any, certificates: Any, ends: s
         assert ([event.data for event in exchange.events], exchange.leftover) == ([b"a"], b"data")
 
     loopback.run(work())
+
+
+def test_an_encrypted_client_key_is_refused_rather_than_asked_for(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    certificate = trustme.CA().issue_cert("client").cert_chain_pems[0].bytes()
+    (tmp_path / "client.pem").write_bytes(pem + certificate)
+    with pytest.raises(UsageError, match="encrypted"):
+        Client(endpoint("https://host"), tls=TlsOptions(client_cert_file=tmp_path / "client.pem"))
 
 
 @pytest.mark.parametrize(

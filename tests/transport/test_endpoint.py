@@ -54,6 +54,7 @@ def test_what_is_accepted(url: str, expected: Endpoint) -> None:
         ("http://host/v1?key=secret", "query"),
         ("http://host/#secret", "fragment"),
         ("http://ho st/", "no host"),
+        ("http://ö..x", "not a host name"),
         ("http://host/a b", "escaped"),
         ("http://host/ä", "escaped"),
     ],

@@ -167,9 +167,11 @@ class SglangAdapter(Adapter):
             load = load or sglang_load(await self._json("/get_load"), at_s, "/get_load")
             found = _combined(found, load)
         if self._capabilities.speculation == "yes" and self._capabilities.reports_acceptance != "yes":
-            mean = sglang_mean_acceptance_len(await self._json(self._health_path))
-            if mean is not None:
+            info = await self._json(self._health_path)
+            if info is not None:
                 found = found or ServerReading(at_s=at_s, source=self._health_path)
+            mean = sglang_mean_acceptance_len(info)
+            if found is not None and mean is not None:
                 found = replace(found, gauges={**found.gauges, "spec_acceptance_len": mean})
         return found
 

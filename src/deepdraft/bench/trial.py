@@ -75,7 +75,8 @@ class _TrialRun:
                 cpu_s = time.process_time() - cpu_before_s
                 lag = lag_probe.lag(began_at, time.monotonic())
         after = await self._reading_after(before)
-        kept = [self._with_acceptance(result, before, after) for result in self.results]
+        if self._is_alone:
+            self.results = [self._with_acceptance(result, before, after) for result in self.results]
         trial = Trial(
             trial_id=planned.trial_id,
             context_len=planned.context_len,
@@ -96,10 +97,9 @@ class _TrialRun:
         )
         if self._is_alone:
             # One line more is worth it here: the request's record needs the counters read after it.
-            session.recorder.keep(*kept, trial)
+            session.recorder.keep(*self.results, trial)
         else:
             session.recorder.keep(trial)
-        self.results = kept
         await self._learn()
         return trial
 
@@ -248,9 +248,10 @@ class _TrialRun:
             await self._check_server(result)
 
     def _keep(self, result: Measurement) -> None:
-        self.results.append(result)
         if not self._is_alone:
+            result = self._with_acceptance(result, None, None)
             self.session.recorder.keep(result)
+        self.results.append(result)
         if result.failure is not None:
             self.session.note("failure", f"{self._name(result)}: {result.failure.name}, {result.failure.message}")
 
@@ -331,7 +332,7 @@ class _TrialRun:
     ) -> Measurement:
         if result.failure is not None:
             return result
-        is_alone = len(self.results) == 1
+        is_alone = self._is_alone and len(self.results) == 1
         found = self.session.adapter.acceptance(result.trace, before, after, is_alone=is_alone)
         return replace(result, acceptance=found)
 

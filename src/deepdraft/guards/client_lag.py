@@ -3,8 +3,9 @@
 What it sees: how late the client's event loop ran while requests were in flight, and its share of a CPU.
 Why it matters: a stamp taken late is a latency of the client, reported as the server's.
 Violated when the loop was late by more than 1 % of TTFT and by more than what the client claims for itself (5 ms with
-one stream, 20 ms when several start together), or when it used more than 90 % of a core, in at least half of the repeats (in any, when there are fewer than three): a hiccup in one of three repeats
-can't move the median, and is named. Not verifiable when no lag was recorded.
+one stream, 20 ms when several start together), or when it used more than 90 % of a core, in at least half of the
+repeats (in any, when there are fewer than three): a hiccup in one of three repeats can't move the median, and is
+named. Not verifiable when no lag was recorded.
 When it is wrong: lag at a moment when no event was due.
 """
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from deepdraft.guards.guard import PREFILL_FIGURES, GuardReport, PointEvidence, share_text
 from deepdraft.metrics import TrialRequests, cached_tokens, prompt_tokens
+from deepdraft.metrics.sample import actual_prompt_len
 from deepdraft.metrics.two_point import UNKNOWN_TEMPLATE_LEN, allowed_cached_len
 from deepdraft.records import Measurement
 from deepdraft.stats import median
@@ -77,7 +78,7 @@ def _hit_text(hits: list[tuple[Measurement, int]], num_requests: int) -> str:
 def _by_counters(evidence: PointEvidence) -> GuardReport | None:
     """The verdict of the counters around each trial; None when a trial has none."""
     trials = [trial for trial in evidence.point.trials if trial.measured]
-    num_cached = 0
+    num_cached = num_prompt = 0
     has_probes = False
     allowed = 0
     for trial in trials:
@@ -85,6 +86,7 @@ def _by_counters(evidence: PointEvidence) -> GuardReport | None:
         if delta is None:
             return None
         num_cached += delta
+        num_prompt += sum(actual_prompt_len(request)[0] for request in trial.requests)
         allowed += sum(allowed_cached_len(request.prompt) for request in trial.requests)
         has_probes = has_probes or bool(trial.trial and trial.trial.num_probe_requests)
     text = f"the server's counter of cached tokens rose by {num_cached:,} over {len(evidence.requests)} requests"
@@ -92,7 +94,7 @@ def _by_counters(evidence: PointEvidence) -> GuardReport | None:
         return GuardReport(name=NAME, state="verified", evidence=text)
     if has_probes:
         return _not_verifiable(f"{text}, which may be our own probes; its answers tell no cached tokens")
-    return _violated(text)
+    return _violated(f"{text} ({share_text(num_cached, num_prompt)} of their prompts)")
 
 
 def _cached_delta(trial: TrialRequests) -> int | None:

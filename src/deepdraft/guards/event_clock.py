@@ -5,6 +5,7 @@ last and TTFT is the whole latency; a decode rate of a million tokens a second t
 Violated when stamps run backwards, when a token comes before its request was sent in full, when a whole answer
 arrives in one read, when arrivals bring clearly more tokens than the engine's steps commit, or when stalls (a gap
 above ten typical ones) take more than a tenth of the decode time. Smaller stalls are named.
+Not verifiable when every arrival brings the same number of tokens and the engine does not tell what it commits.
 When it is wrong: an answer of very few tokens, which may well arrive at once (fewer than 4 are not judged).
 """
 
@@ -67,6 +68,20 @@ def event_clock(evidence: PointEvidence) -> GuardReport:
             evidence="no event with tokens",
             doubts=(*PREFILL_FIGURES, *DECODE_FIGURES),
         )
+    unexplained = [
+        (steps.doubt, _gathered_doubts(request.trace))
+        for trial in evidence.point.trials
+        for request in trial.measured
+        if _committed(evidence, trial, request) is None
+        and (steps := steps_of(request.trace)) is not None
+        and steps.has_equal_bursts
+    ]
+    if unexplained:
+        text = (
+            f"{unexplained[0][0]}, or from something that gathers tokens on the way; nothing tells these from steps"
+        )
+        doubts = dict.fromkeys(name for _, names in unexplained for name in names)
+        return GuardReport(name=NAME, state="not_verifiable", evidence=text, doubts=tuple(doubts))
     stalls = [stall for request in requests if (stall := _stalls(request.trace))]
     text = f"stamps rise and tokens come spread over time in {len(requests)} streams"
     if stalls:
@@ -131,7 +146,16 @@ def _coalesced(trace: RequestTrace, committed: float | None) -> _Fault | None:
         f"arrivals bring {steps.tokens_per_step:.1f} tokens, the engine commits {committed:.1f} a step: "
         "tokens are gathered on the way"
     )
-    return text, ("ttft_s", "answer_ttft_s", "prefill_tok_s", "itl_s")
+    return text, _gathered_doubts(trace)
+
+
+def _gathered_doubts(trace: RequestTrace) -> tuple[str, ...]:
+    """What is off when tokens wait for others on their way: the steps, and TTFT when the first token had to wait as
+    well. Time a token is not: it is a mean over all."""
+    steps = ("itl_s", "tokens_per_step", "step_s")
+    bursts, counts = bursts_of(token_times_s(trace)), event_tokens(trace).counts
+    first = arrival_tokens(bursts, counts)[0] if counts else 0
+    return ("ttft_s", "answer_ttft_s", "prefill_tok_s", *steps) if first > 1 else steps
 
 
 def _stalls(trace: RequestTrace) -> list[float]:

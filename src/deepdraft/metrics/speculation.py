@@ -17,7 +17,6 @@ from deepdraft.metrics.timing import tpot_s
 from deepdraft.metrics.tokens import output_tokens
 from deepdraft.records import Acceptance, RequestTrace, Ternary
 
-
 STEP_FROM_TOKENS = "ms/token x tokens/step"
 """The source of a step time that was computed; where its tokens a step come from is said beside them."""
 

@@ -29,6 +29,8 @@ class Steps:
     tokens_by_step: tuple[int, ...] | None
     is_exact: bool
     """Whether the tokens of each step are known rather than estimated."""
+    has_equal_bursts: bool = False
+    """Whether all bursts hold the same number of tokens, more than one (the last may hold fewer)."""
     doubt: str | None = None
     """Why bursts may not be steps; None when nothing speaks against it."""
 
@@ -48,6 +50,7 @@ def steps_of(trace: RequestTrace) -> Steps | None:
         tokens_per_step=sum(tokens) / num_steps if tokens is not None else None,
         tokens_by_step=tokens,
         is_exact=counted.is_exact,
+        has_equal_bursts=tokens is not None and _are_equal(tokens),
         doubt=_doubt(tokens),
     )
 
@@ -65,12 +68,15 @@ def why_no_steps(trace: RequestTrace) -> str | None:
     return bursts.why_not
 
 
+def _are_equal(tokens: tuple[int, ...]) -> bool:
+    whole = tokens[:-1]  # the last step may be cut short by the token limit
+    return bool(whole) and whole[0] > 1 and len(set(whole)) == 1
+
+
 def _doubt(tokens: tuple[int, ...] | None) -> str | None:
     if tokens is None:
         return "nobody counted the tokens"
-    whole = tokens[:-1]  # the last step may be cut short by the token limit
-    if whole and whole[0] > 1 and len(set(whole)) == 1:
-        return (
-            f"every burst holds exactly {whole[0]} tokens, as from a server that sends each {whole[0]}th token only"
-        )
+    if _are_equal(tokens):
+        each = tokens[0]
+        return f"every burst holds exactly {each} tokens, as from a server that sends each {each}th token only"
     return None

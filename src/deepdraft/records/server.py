@@ -24,7 +24,7 @@ class ServerReading:
     """Figures that may move either way, under our names: spec_acceptance_len (the engine's own mean since its last
     flush or start), spec_acceptance_len_recent (over its last reporting interval), kv_used_frac."""
     log_position_bytes: int | None = None
-    """Length of the server's log at this look, when we were given one: what a request added lies between two looks."""
+    """Length of the server's log at this look, where we were given one: a request's lines lie between two looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,10 @@ from deepdraft.bench.fitting.frame import (
 )
 from deepdraft.bench.text import TextSource
 
-# A chunk aims below what is left, by more than text varies, so that it rarely turns out too long.
+# A chunk aims below what is left, so that it rarely turns out too long, and is counted again when it does. It is not
+# longer than this, since how many characters a token takes is best known from the text just before.
 _AIM_FRAC = 0.96
+_LONGEST_CHUNK_LEN = 16_384
 _MOST_FILLER_WANTED = 16
 _MAX_MISFITS = 3
 _MAX_CORRECTIONS = 4
@@ -92,7 +94,7 @@ class CountedFitter:
         chars_per_token = self._chars_per_token
         num_misfits = 0
         while left_len > _MOST_FILLER_WANTED and num_misfits < _MAX_MISFITS:
-            chunk = take(pieces, _AIM_FRAC * left_len * chars_per_token)
+            chunk = take(pieces, min(_AIM_FRAC * left_len, _LONGEST_CHUNK_LEN) * chars_per_token)
             chunk_len = await self._count(head + frame.rest("".join(chunk))) - empty_len
             while chunk_len > left_len and len(chunk) > 1:
                 chunk = chunk[: max(1, int(len(chunk) * _AIM_FRAC * left_len / chunk_len))]
