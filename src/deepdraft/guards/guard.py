@@ -5,8 +5,8 @@ A guard is a pure function of a point's evidence. It never assumes: without evid
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from deepdraft.metrics import Point
@@ -33,6 +33,8 @@ class PointEvidence:
     point: Point
     capabilities: Capabilities
     spec: SweepSpec
+    other_trends: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """How the run's other points moved over the repeats (see `drift.other_trends`); empty: there are none."""
 
     @property
     def requests(self) -> tuple[Measurement, ...]:

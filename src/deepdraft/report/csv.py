@@ -24,7 +24,8 @@ _COUNTS = (
 
 def results_csv(run: Run) -> str:
     """The points as CSV (RFC 4180, LF line ends), with a head line even when there are no points."""
-    rows = [_row(run, point, point_doubts(run, point)) for point in points_of(run)]
+    points = points_of(run)
+    rows = [_row(run, point, point_doubts(run, point, points)) for point in points]
     names = list(rows[0]) if rows else [*_HEAD, "context_len", "asked_context_len", "concurrency"]
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deepdraft.guards import GuardReport, TextLabel, guards_of, point_evidence, text_label
+from deepdraft.guards import GUARDS, GuardReport, TextLabel, point_evidence, text_label
 from deepdraft.metrics import Point
 from deepdraft.records import Run
 
@@ -31,10 +32,11 @@ class PointDoubts:
         return UNVERIFIED_MARK if any(name in self.unverified for name in names) else ""
 
 
-def point_doubts(run: Run, point: Point) -> PointDoubts:
-    """The doubts about one point."""
-    guards = guards_of(run, point)
-    text = text_label(point_evidence(run, point))
+def point_doubts(run: Run, point: Point, points: Sequence[Point] | None = None) -> PointDoubts:
+    """The doubts about one point. `points`: all of the run, where they are at hand."""
+    evidence = point_evidence(run, point, points)
+    guards = tuple(guard(evidence) for guard in GUARDS)
+    text = text_label(evidence)
     violated: dict[str, list[str]] = {}
     unverified: dict[str, list[str]] = {}
     for guard in guards:

@@ -39,7 +39,7 @@ def results_object(run: Run) -> dict[str, Any]:
         "environment": run.header.environment,
         "is_complete": run.is_complete,
         "outcome": run.ends[-1].outcome if run.ends else None,
-        "points": [_point(point, point_doubts(run, point)) for point in points],
+        "points": [_point(point, point_doubts(run, point, points)) for point in points],
         "refusals": [
             {"context_len": one.context_len, "concurrency": one.concurrency, "reason": one.reason}
             for one in run.refusals

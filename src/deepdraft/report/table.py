@@ -71,7 +71,8 @@ _COLUMNS = (
 
 def results_table(run: Run, width: int = 80) -> str:
     """The table, its footnotes and its definitions; lines are wrapped at `width` (the table itself needs 79)."""
-    rows = [_Row(point, point_doubts(run, point)) for point in points_of(run)]
+    points = points_of(run)
+    rows = [_Row(point, point_doubts(run, point, points)) for point in points]
     measured = [row for row in rows if row.point.figures]
     parts = [_heading(run, rows, width)]
     if measured:
