@@ -1,8 +1,8 @@
 """Part `cost`: CPU per streamed event, fixed cost, wall time, and TTFT of a burst, all clients round by round.
 
-CPU per event is marginal: a long run minus a short one, of the CPU that a client used from the moment the server had
-its first request to its end, divided by the events between them. So imports, tokenizers and prompts cancel or never
-enter, and work done after the stream (parsing, counting, statistics) does count.
+CPU per event is marginal: a long run minus a short one, divided by the events between them. It is counted from the
+moment the server had the first request, so that imports, tokenizers and prompts don't enter (their noise alone would
+hide the events), once to the last token and once to the client's end: some parse, count and judge after the streams.
 """
 
 from __future__ import annotations
@@ -52,10 +52,18 @@ class Pair:
     long: Trial
 
     @property
-    def cpu_us_per_event(self) -> float:
-        """Marginal CPU time."""
-        cpu_s = self.long.cpu_after_first_request_s - self.short.cpu_after_first_request_s
-        return cpu_s / (self.long.num_events - self.short.num_events) * 1e6
+    def in_streams_us(self) -> float:
+        """CPU time an event, while the streams run."""
+        return (self.long.cpu_in_streams_s - self.short.cpu_in_streams_s) / self._num_events * 1e6
+
+    @property
+    def to_end_us(self) -> float:
+        """CPU time an event, what is done with it after the streams included."""
+        return (self.long.cpu_to_end_s - self.short.cpu_to_end_s) / self._num_events * 1e6
+
+    @property
+    def _num_events(self) -> int:
+        return self.long.num_events - self.short.num_events
 
     @property
     def fixed_cpu_s(self) -> float:
@@ -94,7 +102,7 @@ def costs(clients: Sequence[Client], num_rounds: int) -> Costs:
                     pairs[client.name][load.num_streams].append(pair)
                     print(
                         f"round {round_index + 1} of {num_rounds}, {load.num_streams} streams, {client.name}: "
-                        f"{pair.cpu_us_per_event:.0f} us an event, {pair.fixed_cpu_s:.2f} s of CPU in the short run",
+                        f"{pair.in_streams_us:.0f} us an event in the streams, {pair.to_end_us:.0f} to the end",
                         file=sys.stderr,
                     )
     return pairs

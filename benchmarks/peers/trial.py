@@ -65,9 +65,19 @@ class Trial:
         return max(ends) - min(truth.received_s for truth in self.truths)
 
     @property
-    def cpu_after_first_request_s(self) -> float:
+    def cpu_in_streams_s(self) -> float:
+        """CPU of the client from the server's receipt of the task's first request to its last write of a token."""
+        last_at = max(truth.writes[-1].time_s for truth in self.truths if truth.writes)
+        return self.run.cpu_before_s(last_at) - self._cpu_before_requests_s
+
+    @property
+    def cpu_to_end_s(self) -> float:
         """CPU of the client from the server's receipt of the task's first request to the client's end."""
-        return self.run.cpu_s - self.run.cpu_before_s(min(truth.received_s for truth in self.truths))
+        return self.run.cpu_s - self._cpu_before_requests_s
+
+    @property
+    def _cpu_before_requests_s(self) -> float:
+        return self.run.cpu_before_s(min(truth.received_s for truth in self.truths))
 
 
 def measured(client: Client, simulated: RunningServer, task: Task) -> Trial:

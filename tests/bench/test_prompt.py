@@ -580,7 +580,7 @@ def test_a_prompt_that_was_truncated_while_it_was_tried_is_not_called_exact() ->
 # Token ids
 
 
-def id_route(server: Server, folder: Path, *, overhead_len: int = 0, refuses: bool = False) -> IdRoute:
+def id_route(server: Server, folder: Path, *, overhead_len: int = 0, status: int = 200) -> IdRoute:
     made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     async def tokenize(text: str) -> list[int]:
@@ -589,8 +589,8 @@ def id_route(server: Server, folder: Path, *, overhead_len: int = 0, refuses: bo
         return ids
 
     async def probe(ids: Sequence[int]) -> int:
-        if refuses:
-            raise HttpStatus(400, "prompt must be a string")
+        if status != 200:
+            raise HttpStatus(status, "prompt must be a string")
         server.texts.append(made.decode(list(ids)))
         return len(ids) + overhead_len
 
@@ -634,12 +634,22 @@ def test_a_server_that_refuses_ids_gets_text(num_tokens_by: dict[str, NumTokens]
         seed=1,
         probe=UsageCounter(server.probe),
         counter=EndpointCounter(server.tokenize),
-        id_route=id_route(server, trained[nature], refuses=True),
+        id_route=id_route(server, trained[nature], status=400),
     )
     calibration = asyncio.run(maker.calibrate())
     assert calibration.count_source == "server tokenize endpoint"
     assert "prompt must be a string" in calibration.notes[0]
     assert server.send(asyncio.run(maker.make(1_000))) == 1_000
+
+
+def test_a_server_that_is_overloaded_has_not_refused_ids(
+    num_tokens_by: dict[str, NumTokens], trained: dict[str, Path]
+) -> None:
+    server = Server(num_tokens_by["byte-level BPE"])
+    route = id_route(server, trained["byte-level BPE"], status=503)
+    maker = PromptMaker(source_of("prose"), seed=1, probe=UsageCounter(server.probe), id_route=route)
+    with pytest.raises(HttpStatus):
+        asyncio.run(maker.calibrate())
 
 
 # Needles

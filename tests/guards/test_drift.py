@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_builder import header, repeats, request, steady, trial
+from trace_builder import accepted, header, repeats, request, steady, trial
 
 from deepdraft.guards import point_evidence
 from deepdraft.guards.drift import drift
@@ -22,7 +22,7 @@ def verdict(ttfts, gaps=None):
 def test_repeats_close_together_are_verified():
     report = verdict([0.50, 0.51, 0.52])
     assert report.state == "verified"
-    assert report.evidence == "TTFT within 3.9 % over 3 repeats; time a token within 0 % over 3 repeats"
+    assert report.evidence == "TTFT within 3.9 % over 3 repeats; time a step within 0 % over 3 repeats"
 
 
 def test_a_trend_is_violated():
@@ -46,7 +46,8 @@ def test_five_repeats_go_by_rank():
 
 def test_three_milliseconds_are_the_clients_own():
     assert verdict([0.0100, 0.0110, 0.0125]).state == "verified"
-    assert verdict([0.0100, 0.0130, 0.0160]).state == "violated"
+    assert verdict([0.0100, 0.0130, 0.0160]).state == "not_verifiable"  # beyond it, and no more than chance can do
+    assert verdict([0.0100, 0.0140, 0.0190]).state == "violated"
 
 
 @pytest.mark.parametrize("num", [1, 2])
@@ -70,6 +71,89 @@ def test_order_is_that_of_time_not_of_the_repeats_numbers():
         header=run.header, measurements=run.measurements[::-1], trials=(run.trials[1], run.trials[2], run.trials[0])
     )
     assert verdict_of(shuffled).state == "violated"
+
+
+def two_points(ttfts, other_ttfts):
+    """The verdict for the first of two points, measured in the same rounds."""
+    runs = [
+        repeats(*[steady(64, ttft_s=ttft) for ttft in each], context_len=context_len)
+        for each, context_len in ((ttfts, 1000), (other_ttfts, 2000))
+    ]
+    run = Run(
+        header=header(),
+        measurements=runs[0].measurements + runs[1].measurements,
+        trials=runs[0].trials + runs[1].trials,
+    )
+    return drift(point_evidence(run, points_of(run)[0]))
+
+
+def test_a_small_trend_of_few_repeats_needs_a_second_witness():
+    alone = verdict([0.50, 0.53, 0.56])
+    assert alone.state == "not_verifiable"
+    assert "TTFT rose by 12 %" in alone.evidence and "no other point to compare" in alone.evidence
+    assert "ttft_s" in alone.doubts and "tpot_s" not in alone.doubts
+    seconded = two_points([0.50, 0.53, 0.56], [0.90, 0.98, 1.02])
+    assert seconded.state == "violated"
+    assert "TTFT rose by 12 % from the first repeat to the last of 3, and the other points with it (+12 %)" in (
+        seconded.evidence
+    )
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [1.02, 0.98, 0.90],  # the other way
+        [0.90, 1.10, 1.02],  # no trend
+        [0.98, 1.00, 1.02],  # too little
+        [0.90, 1.02],  # another number of repeats: not the same rounds
+    ],
+)
+def test_other_points_that_move_otherwise_are_no_witness(others):
+    assert two_points([0.50, 0.53, 0.56], others).state == "not_verifiable"
+
+
+def test_six_repeats_need_no_second_witness():
+    assert verdict([0.50, 0.51, 0.52, 0.54, 0.55]).state != "violated"
+    assert verdict([0.50, 0.51, 0.52, 0.53, 0.54, 0.56]).state == "violated"
+
+
+def test_the_client_s_own_error_at_other_points_is_no_witness():
+    assert two_points([0.50, 0.53, 0.56], [0.010, 0.0112, 0.0125]).state == "not_verifiable"
+
+
+def drafted(accepted_counts, step_gaps):
+    """A run with a drafter: 64 tokens a request, of which so many were accepted drafts; a step takes so long."""
+    traces, acceptances = [], []
+    for num_accepted, gap_s in zip(accepted_counts, step_gaps, strict=True):
+        num_steps = 63 - num_accepted
+        sizes = [1] + [
+            1 + num_accepted // num_steps + (place < num_accepted % num_steps) for place in range(num_steps)
+        ]
+        traces.append(steady(len(sizes), gap_s=gap_s, usage=64, stated=sizes))
+        acceptances.append(accepted(num_steps=num_steps, num_accepted_tokens=num_accepted))
+    run = repeats(*traces, speculation="yes")
+    return Run(
+        header=run.header,
+        measurements=tuple(
+            request(each.trace, each.trial_id, started_at_s=each.started_at_s, acceptance=acceptance)
+            for each, acceptance in zip(run.measurements, acceptances, strict=True)
+        ),
+        trials=run.trials,
+    )
+
+
+def test_with_a_drafter_the_step_is_what_may_drift():
+    lucky = verdict_of(drafted([30, 36, 42], [0.02, 0.02, 0.02]))  # the time of a token fell by a third
+    assert lucky.state == "verified"
+    assert "time a step within 0 % over 3 repeats" in lucky.evidence
+    slower = verdict_of(drafted([30, 36, 42], [0.020, 0.025, 0.030]))
+    assert slower.state == "violated"
+    assert {"tpot_s", "decode_tok_s", "step_s"} <= set(slower.doubts)
+
+
+def test_without_steps_the_token_is_looked_at():
+    run = repeats(*[steady(3, ttft_s=0.5, gap_s=gap_s) for gap_s in (0.020, 0.025, 0.030)])  # too few gaps for steps
+    assert "time a token rose by 50 %" in verdict_of(run).evidence
 
 
 @given(st.lists(st.floats(0.95, 1.04), min_size=3, max_size=8))

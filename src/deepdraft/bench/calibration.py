@@ -27,6 +27,8 @@ _PROBED_SAMPLE_CHARS = 800
 _FEWEST_HEAD_WORDS = 16
 _EQUAL_WORD_CHARS = 4
 _CHECK_LEN = 256
+_REFUSALS = (400, 404, 405, 415, 422, 500, 501)
+"""What servers answer to a prompt of a form they don't take; any other status is no answer to that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class _Way:
     next_head: Callable[[], str]
     count_source: str
     overhead_len: int | None
-    lexicon: Lexicon
+    num_head_words: int
 
 
 class Calibrator:
@@ -124,7 +126,7 @@ class Calibrator:
             method=way.fitter.method,
             overhead_len=way.overhead_len,
             min_len=min_len,
-            num_head_words=len(_words_for_heads(way.lexicon)),
+            num_head_words=way.num_head_words,
             num_probes=self._num_id_probes + (means.probe.num_probes if means.probe else 0),
             num_probed_tokens=self._num_id_probed_tokens + (means.probe.num_probed_tokens if means.probe else 0),
             mismatch_frac=self._mismatch_frac,
@@ -139,7 +141,8 @@ class Calibrator:
             return len(await route.tokenize(text))
 
         lexicon = await learn(num_ids, (), HEAD_WORDS, FREE, cycle(STARTERS))
-        next_head = self._heads(_words_for_heads(lexicon))
+        head_words = _words_for_heads(lexicon)
+        next_head = self._heads(head_words)
         chars_per_token = await self._chars_per_token(num_ids, lexicon)
         bare = IdFitter(route.tokenize, means.source, 0, chars_per_token, next_head)
         trial = await bare.fit(
@@ -149,6 +152,8 @@ class Calibrator:
         try:
             total_len = await route.probe(ids)
         except HttpStatus as error:
+            if error.status not in _REFUSALS:
+                raise
             self._notes.append(f"the server refused a prompt of token ids ({error.message}); text is sent")
             return None
         self._num_id_probes += 1
@@ -158,12 +163,13 @@ class Calibrator:
             return None
         overhead_len = total_len - len(ids)
         fitter = IdFitter(route.tokenize, means.source, overhead_len, chars_per_token, next_head)
-        return _Way(fitter, next_head, "token ids", overhead_len + await fitter.num_specials(), lexicon)
+        return _Way(fitter, next_head, "token ids", overhead_len + await fitter.num_specials(), len(head_words))
 
     async def _by_counting(self, counter: Counter) -> _Way | None:
         means = self._means
         lexicon = await learn(counter.count, (), HEAD_WORDS, FREE, cycle(STARTERS))
-        next_head = self._heads(_words_for_heads(lexicon))
+        head_words = _words_for_heads(lexicon)
+        next_head = self._heads(head_words)
         offset_len = 0
         if means.probe:
             agreed_len = await self._agreed_offset_len(counter, means.probe, next_head)
@@ -188,7 +194,7 @@ class Calibrator:
         )
         is_known = means.probe is not None or counter.includes_template
         overhead_len = offset_len + lexicon.overhead_len if is_known and lexicon.words else None
-        return _Way(fitter, next_head, counter.source, overhead_len, lexicon)
+        return _Way(fitter, next_head, counter.source, overhead_len, len(head_words))
 
     async def _agreed_offset_len(
         self, counter: Counter, probe: UsageCounter, next_head: Callable[[], str]
@@ -201,7 +207,7 @@ class Calibrator:
         offset_len = await probe.count(short_text) - await counter.count(short_text)
         server_len = await probe.count(long_text)
         expected_len = await counter.count(long_text) + offset_len
-        self._mismatch_frac = (expected_len - server_len) / server_len
+        self._mismatch_frac = (expected_len - server_len) / max(server_len, 1)
         if expected_len == server_len and offset_len >= 0:
             return offset_len
         self._notes.append(
@@ -213,20 +219,23 @@ class Calibrator:
         means, source = self._means, self._means.source
         words = english.vocabulary() if source.pieces_of_words else ()
         lexicon = await learn(probe.count, words, HEAD_WORDS, COSTLY, cycle(STARTERS))
-        next_head = self._heads(_words_for_heads(lexicon))
+        head_words = _words_for_heads(lexicon)
+        next_head = self._heads(head_words)
         fixed_lens = FixedLens(probe.count, next_head)
         fitter: Fitter | None = None
-        if WordFitter.is_possible(source, lexicon):
+        has_equal_heads = head_words == lexicon.head_words
+        if has_equal_heads and WordFitter.is_possible(source, lexicon):
             words_fitter = WordFitter(source, lexicon, fixed_lens, next_head)
             if await self._holds(words_fitter, probe.count):
                 fitter = words_fitter
-        if fitter is None and len(lexicon.head_words) >= _FEWEST_HEAD_WORDS:
+        if fitter is None and has_equal_heads:
             bank = BlockBank(probe.count, source, means.frame, fixed_lens, next_head, means.seed, means.max_probe_len)
             if await bank.adds_up():
                 fitter = BlockFitter(bank, fixed_lens, lexicon.filler_words or lexicon.head_words, next_head)
         if fitter is None:
             # Nothing is known to add up, so heads are kept alike in the one way that is left: letter for letter.
-            next_head = self._heads(_equal_words())
+            head_words = _equal_words()
+            next_head = self._heads(head_words)
             fixed_lens = FixedLens(probe.count, next_head)
             fitter = ClosedLoopFitter(probe.count, source, fixed_lens, next_head, means.max_probe_len)
             self._notes.append(
@@ -234,7 +243,7 @@ class Calibrator:
                 "one of that length was measured"
             )
         overhead_len = lexicon.overhead_len if lexicon.words else None
-        return _Way(fitter, next_head, probe.source, overhead_len, lexicon)
+        return _Way(fitter, next_head, probe.source, overhead_len, len(head_words))
 
     async def _holds(self, fitter: WordFitter, count: Count) -> bool:
         """Whether a short prompt that was added up costs what it should."""

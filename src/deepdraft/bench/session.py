@@ -82,6 +82,11 @@ class Session:
         """Seconds since the sweep began."""
         return time.monotonic() - self.started_at
 
+    def note_once(self, topic: str, message: str) -> None:
+        """Note something that holds for many requests; the file says it once."""
+        if not any(isinstance(line, Note) and line.message == message for line in self.recorder.lines):
+            self.note(topic, message)
+
     def note(self, topic: str, message: str) -> None:
         """Record something a reader should know, and say it."""
         self.recorder.keep(Note(at_s=self.now_s(), topic=topic, message=message))

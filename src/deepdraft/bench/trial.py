@@ -18,7 +18,7 @@ from deepdraft.bench.prompt import Prompt
 from deepdraft.bench.request import Ask, connected, encoded, is_transient, measured, unsent
 from deepdraft.bench.session import Session
 from deepdraft.errors import ServerError
-from deepdraft.metrics import output_tokens, ttft_s
+from deepdraft.metrics import output_tokens, prompt_tokens, ttft_s
 from deepdraft.records import ColdStep, Measurement, ServerReading, Trial
 from deepdraft.transport.exchange import Exchange
 from deepdraft.transport.lag import LagProbe
@@ -51,7 +51,7 @@ class _TrialRun:
         self.results: list[Measurement] = []
         self.cold_steps: list[ColdStep] = []
         self.during: list[ServerReading] = []
-        self.num_flushes_wanted = 0
+        self.sent_prompts: dict[tuple[int, str, int], Prompt] = {}
 
     async def run(self) -> Trial:
         session, planned = self.session, self.planned
@@ -116,6 +116,8 @@ class _TrialRun:
         asks: list[Ask] = []
         for index in range(num_trial_requests(session.spec, planned.concurrency)):
             prompt = await self._prompt(index)
+            for note in prompt.notes:
+                session.note_once("prompt", note)
             output_len = decode_len(session.spec, planned.context_len)
             if is_pair:
                 other = await session.maker.same_body(prompt)
@@ -223,6 +225,7 @@ class _TrialRun:
         """Send a request, and again when it failed for a passing reason; every attempt is recorded."""
         session = self.session
         for attempt in range(session.spec.limits.num_retries + 1):
+            self.sent_prompts[ask.request_index, ask.role, attempt] = ask.prompt
             connection, error = None, None
             try:
                 connection = await connected(session)
@@ -340,6 +343,10 @@ class _TrialRun:
         """Let later prompts and limits profit from what was seen."""
         session = self.session
         for result in self.results:
+            counted = prompt_tokens(result.trace)
+            prompt = self.sent_prompts.get((result.request_index, result.role, result.attempt))
+            if result.failure is None and counted is not None and prompt is not None:
+                await session.maker.feedback(prompt, counted)
             seen_s = ttft_s(result.trace)
             if result.failure is not None or seen_s is None:
                 continue

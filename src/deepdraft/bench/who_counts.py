@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from deepdraft.adapters.adapter import Adapter
 from deepdraft.bench.counting import Counter, EndpointCounter, IdRoute, LocalTokenizer, UsageCounter
-from deepdraft.bench.prompt import PromptMaker
+from deepdraft.bench.prompt import MAX_TRIED_LEN, PromptMaker
 from deepdraft.bench.text import text_source
 from deepdraft.errors import RequestFailed, UsageError
 from deepdraft.records import SweepSpec
@@ -35,6 +35,7 @@ async def prompt_maker(spec: SweepSpec, adapter: Adapter) -> PromptMaker:
         probe=await _usage_counter(adapter),
         counter=await _cheap_counter(spec, adapter),
         id_route=_id_route(spec, adapter),
+        max_probe_len=_max_probe_len(adapter),
     )
 
 
@@ -46,6 +47,13 @@ async def output_tokenizer(spec: SweepSpec, adapter: Adapter) -> tuple[str, Text
     if adapter.capabilities.tokenizes == "yes":
         return "server tokenize endpoint", _num_ids(adapter)
     return None
+
+
+def _max_probe_len(adapter: Adapter) -> int:
+    """The longest probe: not longer than what the server takes, with room for its one token."""
+    found = adapter.capabilities
+    limits = [limit - 1 for limit in (found.max_context_len, found.kv_pool_tokens, found.max_prompt_len) if limit]
+    return min([MAX_TRIED_LEN, *limits])
 
 
 async def _usage_counter(adapter: Adapter) -> UsageCounter | None:

@@ -111,7 +111,7 @@ def _verdict(repeats: list[float], floor_s: float, others: Sequence[float]) -> t
     percent = 100 * (max(repeats) - min(repeats)) / middle if middle > 0 else 0.0
     scaled = _scaled(repeats, floor_s)
     if max(scaled) - min(scaled) <= MAX_CHANGE_FRAC:
-        return "verified", f"within {percent:.2g} % over {len(repeats)} repeats"
+        return "verified", f"within {round(percent, 1):.2g} % over {len(repeats)} repeats"
     change = scaled[-1] - scaled[0]
     if abs(change) <= MAX_CHANGE_FRAC or not _follows_time(repeats):
         return "not_verifiable", f"scatters by {percent:.0f} % over {len(repeats)} repeats, without a trend"

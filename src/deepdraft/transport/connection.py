@@ -8,7 +8,6 @@ framing off. Leaves out choosing connections, retrying, and raising for what a s
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -216,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         at = time.monotonic()
-        if error is None or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        if error is None:
             self.eof_received()
         else:
             if not isinstance(error, OSError) and self._exchange is not None:
