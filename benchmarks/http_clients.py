@@ -282,6 +282,26 @@ async def protocol_leg(port: int, stream_class: Callable[[Sink], Any]) -> AsyncI
 
 
 @asynccontextmanager
+async def deepdraft_leg(port: int) -> AsyncIterator[Leg]:
+    """What the product does: limits, counters and all; events are decoded after the stream, as it does."""
+    transport = importlib.import_module("deepdraft.transport.client")
+    client = transport.Client(transport.Endpoint("http", HOST, port))
+
+    async def one(sink: Sink, ready: asyncio.Event) -> None:
+        async with await client.open() as connection:
+            await ready.wait()
+            exchange = connection.stream(sink.path, BODY)
+            await exchange.wait_end()
+        sink.sent_at = exchange.sent_at
+        for event in exchange.events:
+            if event.data != b"[DONE]":
+                sink.decode(event.data)
+            sink.stamps.append(event.at)
+
+    yield in_burst(one)
+
+
+@asynccontextmanager
 async def aiohttp_leg(port: int) -> AsyncIterator[Leg]:
     aiohttp = importlib.import_module("aiohttp")
     session = aiohttp.ClientSession(f"http://{HOST}:{port}", timeout=aiohttp.ClientTimeout(total=None))
@@ -393,6 +413,7 @@ CANDIDATES = {
     "httpcore": Candidate(("httpcore",), httpcore_leg),
     "httpx": Candidate(("httpx",), httpx_leg),
     "http.client in threads": Candidate(("http.client",), threads_leg),
+    "deepdraft": Candidate(("deepdraft.transport.client",), deepdraft_leg),
 }
 
 
@@ -481,7 +502,7 @@ def import_cpu_ms(modules: tuple[str, ...]) -> float:
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         code = "".join(f"import {module};" for module in modules)
-        subprocess.run([sys.executable, "-c", code], check=True)
+        subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(costs) * 1e3
@@ -558,6 +579,7 @@ def main() -> None:
     elif options.client:
         run_client(options.client, options.port, options.streams, options.interval_ms)
     else:
+        sys.path.insert(0, str(SOURCE))  # so that it is found whether it is installed or not
         figures = drive(options.only, options.rounds, options.interval_ms)
         if options.json:
             options.json.write_text(json.dumps(figures, indent=1))

@@ -10,9 +10,12 @@ from pathlib import Path
 from .accuracy import accuracies, kept_cache
 from .client import Client, Deepdraft, Floor, peers
 from .cost import costs
+from .cost_section import cost_section
+from .errors_section import errors_section
 from .machine import machine
-from .page import cost_section, errors_section, rate_section, write
+from .page import write
 from .rate import rates
+from .rate_section import rate_section
 from .trial import installed
 
 PARTS = ("cost", "errors", "rate")

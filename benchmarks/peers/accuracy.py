@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,17 +37,25 @@ class Accuracy:
 
 
 def ttft_error_s(trial: Trial) -> float | None:
-    """Reported minus true; None when one of them is missing."""
-    if trial.reported is None or trial.reported.ttft_s is None or trial.ttft_s is None:
+    """Reported minus true, of the medians; None when one of them is missing."""
+    if trial.reported is None or trial.reported.ttft is None or trial.ttft is None:
         return None
-    return trial.reported.ttft_s - trial.ttft_s
+    return trial.reported.ttft.median_s - trial.ttft.median_s
 
 
 def tpot_error_frac(trial: Trial) -> float | None:
-    """(Reported minus true) / true; None when one of them is missing."""
-    if trial.reported is None or trial.reported.tpot_s is None or trial.tpot_s is None:
+    """(Reported minus true) / true, of the medians; None when one of them is missing."""
+    if trial.reported is None or trial.reported.tpot is None or trial.tpot is None:
         return None
-    return trial.reported.tpot_s / trial.tpot_s - 1
+    return trial.reported.tpot.median_s / trial.tpot.median_s - 1
+
+
+def cold_ttft_s(trial: Trial) -> float:
+    """TTFT of the trial's own prompts on the server of PREFIX_CACHE with nothing cached: the mean, by its physics."""
+    physics = PREFIX_CACHE.spec.physics
+    return statistics.fmean(
+        physics.prefill_a_s + physics.prefill_b_s * (each.prompt_len or 0) for each in trial.truths
+    )
 
 
 def accuracies(clients: Sequence[Client]) -> Mapping[str, Accuracy]:

@@ -2,7 +2,7 @@
 
 Each is run as its users run it, as a process, with the options that ask for the task and no others; where a default
 would send requests beside the measured ones (warm-ups, coherence tests), it is off unless the task wants defaults.
-Reported times are the tool's own means.
+Reported times are the tool's own means and medians.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -47,11 +47,19 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Latency:
+    """One latency over the requests of a task, in seconds."""
+
+    mean_s: float
+    median_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reported:
     """What a client says of a task. None: it does not say."""
 
-    ttft_s: float | None
-    tpot_s: float | None
+    ttft: Latency | None
+    tpot: Latency | None
     num_completed: int | None
     num_failed: int | None
     cache_remark: str | None = None
@@ -109,8 +117,8 @@ class Deepdraft:
         facts = results_object(results)
         guards = [guard for point in facts["points"] for guard in point["guards"] if guard["name"] == "cold_prefix"]
         return Reported(
-            ttft_s=_mean([ttft_s(trace) for trace in good]),
-            tpot_s=_mean([tpot_s(trace) for trace in good]),
+            ttft=latency([ttft_s(trace) for trace in good]),
+            tpot=latency([tpot_s(trace) for trace in good]),
             num_completed=len(good),
             num_failed=len(requests) - len(good),
             cache_remark="; ".join(f"cold_prefix {guard['state']}: {guard['evidence']}" for guard in guards) or None,
@@ -151,8 +159,8 @@ serve.main(parser.parse_args())
     def reported(self, task: Task, run: Finished) -> Reported:
         result = json.loads((task.folder / "result.json").read_text())
         return Reported(
-            ttft_s=result["mean_ttft_ms"] / 1e3,
-            tpot_s=result["mean_tpot_ms"] / 1e3,
+            ttft=_latency_of(result, "ttft"),
+            tpot=_latency_of(result, "tpot"),
             num_completed=result["completed"],
             num_failed=result["failed"],
             cache_remark=_cache_remark(run),
@@ -186,8 +194,8 @@ class SglangBench:
     def reported(self, task: Task, run: Finished) -> Reported:
         result = json.loads((task.folder / "result.jsonl").read_text().splitlines()[-1])
         return Reported(
-            ttft_s=result["mean_ttft_ms"] / 1e3,
-            tpot_s=result["mean_tpot_ms"] / 1e3,
+            ttft=_latency_of(result, "ttft"),
+            tpot=_latency_of(result, "tpot"),
             num_completed=result["completed"],
             num_failed=None,
             cache_remark=_cache_remark(run),
@@ -229,9 +237,9 @@ class LlamaBenchy:
         (point,) = json.loads((task.folder / "result.json").read_text())["benchmarks"]
         ttft, rate = point["e2e_ttft"], point["tg_req_throughput"]
         return Reported(
-            ttft_s=ttft["mean"] / 1e3 if ttft else None,
+            ttft=latency([each / 1e3 for each in ttft["values"]]) if ttft else None,
             # Tokens a second of each request: turned round one by one, as the other tools' means are of times.
-            tpot_s=_mean([1 / each for each in rate["values"]]) if rate else None,
+            tpot=latency([1 / each for each in rate["values"]]) if rate else None,
             num_completed=len(ttft["values"]) if ttft else 0,
             num_failed=None,
             cache_remark=_cache_remark(run),
@@ -258,8 +266,8 @@ class Floor:
     def reported(self, task: Task, run: Finished) -> Reported:
         result = json.loads(run.stdout)
         return Reported(
-            ttft_s=statistics.fmean(result["ttft_ms"]) / 1e3,
-            tpot_s=statistics.fmean(result["tpot_ms"]) / 1e3,
+            ttft=latency([each / 1e3 for each in result["ttft_ms"]]),
+            tpot=latency([each / 1e3 for each in result["tpot_ms"]]),
             num_completed=len(result["ttft_ms"]),
             num_failed=None,
         )
@@ -283,9 +291,15 @@ def _version_in(python: Path, package: str) -> str:
     return subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+def latency(values_s: Sequence[float | None]) -> Latency | None:
+    """The latency of these requests, of those that have one; None when none has."""
+    known = [value for value in values_s if value is not None]
+    return Latency(mean_s=statistics.fmean(known), median_s=statistics.median(known)) if known else None
+
+
+def _latency_of(result: Mapping[str, float], name: str) -> Latency:
+    """From the keys that vLLM's and SGLang's results share."""
+    return Latency(mean_s=result[f"mean_{name}_ms"] / 1e3, median_s=result[f"median_{name}_ms"] / 1e3)
 
 
 def _cache_remark(run: Finished) -> str | None:

@@ -77,10 +77,10 @@ class Pair:
 
     @property
     def ttft_error_ms(self) -> float | None:
-        """Reported minus true TTFT in the long run, means of all streams."""
-        if self.long.reported is None or self.long.reported.ttft_s is None or self.long.ttft_s is None:
+        """Reported minus true TTFT in the long run, medians over the streams."""
+        if self.long.reported is None or self.long.reported.ttft is None or self.long.ttft is None:
             return None
-        return (self.long.reported.ttft_s - self.long.ttft_s) * 1e3
+        return (self.long.reported.ttft.median_s - self.long.ttft.median_s) * 1e3
 
 
 Costs = Mapping[str, Mapping[int, Sequence[Pair]]]

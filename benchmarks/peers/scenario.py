@@ -19,7 +19,7 @@ class Scenario:
     name: str
     """What the server does, as the table says it."""
     spec: SimulateSpec
-    num_requests: int = 4
+    num_requests: int = 5
     context_len: int = 256
     decode_len: int = 96
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from deepdraft.simulate import truth as server
 from deepdraft.simulate.process import RunningServer
 from deepdraft.simulate.truth import RequestTruth
 
-from .client import Client, Reported, Task
+from .client import Client, Latency, Reported, Task, latency
 from .process import Finished, finished
 
 _LIMIT_S = 180.0
@@ -39,14 +38,14 @@ class Trial:
     """Prompt tokens of the task's requests that the server took from its prefix cache."""
 
     @property
-    def ttft_s(self) -> float | None:
-        """The truth, mean over the requests that were answered in full."""
-        return _mean([server.ttft_s(truth) for truth in self.good])
+    def ttft(self) -> Latency | None:
+        """The truth, over the requests that were answered in full."""
+        return latency([server.ttft_s(truth) for truth in self.good])
 
     @property
-    def tpot_s(self) -> float | None:
-        """The truth, mean over the requests that were answered in full."""
-        return _mean([server.tpot_s(truth) for truth in self.good])
+    def tpot(self) -> Latency | None:
+        """The truth, over the requests that were answered in full."""
+        return latency([server.tpot_s(truth) for truth in self.good])
 
     @property
     def good(self) -> list[RequestTruth]:
@@ -131,8 +130,3 @@ def _last_line(run: Finished) -> str:
     lines = [line for line in (run.stdout + "\n" + run.stderr).splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line or "error" in line]
     return (errors or lines or ["it said nothing"])[-1].strip()[:160]
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None

@@ -112,6 +112,16 @@ def test_other_points_that_move_otherwise_are_no_witness(others):
     assert two_points([0.50, 0.53, 0.56], others).state == "not_verifiable"
 
 
+def test_a_jump_in_one_repeat_needs_one_too():
+    alone = verdict([0.50, 0.51, 2.0])
+    assert alone.state == "not_verifiable"
+    assert (
+        "TTFT rose by 300 % from the first repeat to the last of 3 in one jump, which may be chance" in alone.evidence
+    )
+    assert two_points([0.50, 0.51, 2.0], [0.90, 0.92, 0.91]).state == "not_verifiable"
+    assert two_points([0.50, 0.51, 2.0], [0.90, 0.92, 4.0]).state == "violated"  # the server's clocks fell
+
+
 def test_six_repeats_need_no_second_witness():
     assert verdict([0.50, 0.51, 0.52, 0.54, 0.55]).state != "violated"
     assert verdict([0.50, 0.51, 0.52, 0.53, 0.54, 0.56]).state == "violated"

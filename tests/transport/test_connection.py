@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import statistics
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -404,6 +406,20 @@ def test_what_is_output_raises_reaches_the_waiter(loopback: Any) -> None:
             await asyncio.wait_for(server.lost.wait(), 5)
 
     loopback.run(work())
+
+
+def test_an_exchange_that_is_kept_does_not_keep_its_connection(loopback: Any) -> None:
+    async def work() -> tuple[Exchange, weakref.ref[Connection]]:
+        async with loopback.serve([loopback.event_head(), loopback.chunk(STREAM) + loopback.END]) as server:
+            async with opened(server) as connection:
+                exchange = connection.stream("/v1/completions", b"{}", is_output=lambda _: True)
+                await exchange.wait_end()
+            return exchange, weakref.ref(connection)
+
+    exchange, connection = loopback.run(work())
+    gc.collect()
+    assert payloads(exchange) == PAYLOADS
+    assert connection() is None
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:", "ä", "a\n"])

@@ -100,9 +100,10 @@ def test_a_long_prefill_is_no_stall(loopback: Any) -> None:
     assert exchange.first_output_at == exchange.events[1].at
 
 
-@pytest.mark.parametrize("ping", [PING, b":\n\n", b": a\r\n\r\n"])
-def test_a_stall_after_the_first_output_although_pings_come(loopback: Any, ping: bytes) -> None:
-    script = [loopback.event_head(), loopback.chunk(TEXT), *[0.03, loopback.chunk(ping)] * 40]
+@pytest.mark.parametrize("pieces", [[PING], [b":\n\n"], [b": a\r\n\r\n"], [b": p", b"ing\n", b"\n"]])
+def test_a_stall_after_the_first_output_although_pings_come(loopback: Any, pieces: list[bytes]) -> None:
+    pings = [step for piece in pieces for step in (0.03, loopback.chunk(piece))] * 40
+    script = [loopback.event_head(), loopback.chunk(TEXT), *pings]
     error, exchange, _ = stalled(loopback, script, TimeLimits(stall_limit_s=0.2))
     assert "nothing more came for 200 ms (status 200, 1 events and" in error.message
     assert exchange.events[0].data == b"text"

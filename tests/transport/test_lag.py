@@ -59,6 +59,23 @@ def test_an_idle_loop_is_no_later_than_the_machine(loopback: Any) -> None:
     assert lag.cpu_s < 0.1
 
 
+def test_the_percentile_counts_moments_rather_than_samples(loopback: Any) -> None:
+    """A stop is one sample among hundreds, but it held a good part of the window's moments."""
+
+    async def work() -> LoopLag:
+        async with LagProbe(interval_s=0.001) as probe:
+            from_at = time.monotonic()
+            await asyncio.sleep(0.4)
+            block(0.1)
+            await asyncio.sleep(0.02)
+            return probe.lag(from_at, time.monotonic())
+
+    lag = loopback.run(work())
+    assert lag.num_samples > 110
+    assert lag.p99_s is not None
+    assert lag.p99_s > 0.05
+
+
 def test_a_window_knows_only_its_own_part(loopback: Any) -> None:
     async def work() -> None:
         async with LagProbe() as probe:

@@ -424,7 +424,9 @@ class Adapter:
         """Learn from an answered probe what the server reports."""
         trace, usage = probe.trace, probe.trace.usage
         found: dict[str, Any] = {"continuous_usage": "no"}
-        if trace.events.num_tokens_source == "continuous usage" and len(trace.events.num_tokens or ()) > 1:
+        # meta_info: the native way to say the same with each event.
+        is_stated = trace.events.num_tokens_source in ("continuous usage", "meta_info")
+        if is_stated and len(trace.events.num_tokens or ()) > 1:
             found["continuous_usage"] = "yes"
         elif CONTINUOUS_USAGE in probe.fields and len(trace.events.num_chars) < 2:
             found["continuous_usage"] = self._capabilities.continuous_usage  # one event proves nothing

@@ -2,7 +2,8 @@
 
 The engine's decode figures move only every --decode-log-interval steps (40 unless set) and are means since the last
 flush, so acceptance comes from each answer first: `sglext.spec_tokens_details` on the OpenAI routes (0.5.23, when
-asked for), `meta_info` on the native route. Verify steps are also a counter; accepted tokens are not.
+asked for), `meta_info` on the native route. Verify steps are also a counter; accepted tokens are not. The same holds
+for the gauges of running requests, so the load is asked of the scheduler (`/v1/loads`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ _HITS = tuple(
     for mode in ("device_hit", "host_hit", "storage_hit")
     for term in series("sglang:prefill_effective_tokens_total", mode=mode)
 )
+_NATIVE_FIELDS: Mapping[str, Any] = {"extra_key": None, "ignore_eos": True}
+
+
+_LOAD_PATHS = ("/v1/loads?include=core", "/get_load")
+"""Where the scheduler tells its load; the second is 0.5.12's."""
 
 
 class SglangAdapter(Adapter):
@@ -62,6 +68,7 @@ class SglangAdapter(Adapter):
             "spec_drafts": (series("sglang:spec_verify_calls_total"),),
             "num_preemptions": (series("sglang:num_retracted_requests_total"),),
         },
+        # Stale for up to --decode-log-interval steps, at 0 through a whole short answer: for versions without loads.
         num_running=(series("sglang:num_running_reqs"), series("sglang:num_running_req")),
         num_waiting=(series("sglang:num_queue_reqs"), series("sglang:num_queue_req")),
         gauges={
@@ -74,6 +81,8 @@ class SglangAdapter(Adapter):
     )
 
     _decode_log_interval = 40
+    _load_path: str | None = None
+    """Where the scheduler tells its load."""
 
     @classmethod
     async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
@@ -94,6 +103,10 @@ class SglangAdapter(Adapter):
         if found.has_counters == "yes" and await self.metrics() is None:
             self.learn(has_counters="no")
             self.doubt("metrics are enabled, but /metrics does not answer with them")
+        for path in _LOAD_PATHS:
+            if sglang_load(await self._json(path), 0.0, path) is not None:
+                self._load_path = path
+                break
         return self._capabilities
 
     def body_of(
@@ -121,7 +134,7 @@ class SglangAdapter(Adapter):
                 stop_early=stop_early,
             )
         sampling: dict[str, Any] = {"max_new_tokens": max_tokens, "temperature": temperature}
-        if not stop_early:
+        if "ignore_eos" in fields and not stop_early:
             sampling["ignore_eos"] = True
         if seed is not None:
             sampling["sampling_seed"] = seed
@@ -133,7 +146,7 @@ class SglangAdapter(Adapter):
 
     def fields_to_try(self, route: str) -> dict[str, Any]:
         """The native route has names of its own."""
-        return {"extra_key": None} if route == "native" else super().fields_to_try(route)
+        return dict(_NATIVE_FIELDS) if route == "native" else super().fields_to_try(route)
 
     async def tokenize(self, text: str) -> list[int] | None:
         """By /tokenize, with /v1/tokenize as the other name."""
@@ -159,13 +172,12 @@ class SglangAdapter(Adapter):
         return await self._flush_by("/flush_cache", lambda reply: reply.status == 400)
 
     async def reading(self, at_s: float) -> ServerReading | None:
-        """From /metrics, else from /v1/loads (else /get_load of 0.5.12); with speculation also the server's own mean
-        from /server_info."""
+        """Counters from /metrics and the load from the scheduler, where there are such; with speculation also the
+        server's own mean from /server_info."""
         found = await super().reading(at_s)
-        if found is None or found.num_running is None:
-            load = sglang_load(await self._json("/v1/loads?include=core"), at_s, "/v1/loads")
-            load = load or sglang_load(await self._json("/get_load"), at_s, "/get_load")
-            found = _combined(found, load)
+        if self._load_path is not None:
+            path = self._load_path.partition("?")[0]
+            found = _combined(found, sglang_load(await self._json(self._load_path), at_s, path))
         if self._capabilities.speculation == "yes" and self._capabilities.reports_acceptance != "yes":
             info = await self._json(self._health_path)
             if info is not None:
@@ -188,9 +200,15 @@ class SglangAdapter(Adapter):
         if self._capabilities.speculation == "yes" and self._capabilities.reports_acceptance != "yes":
             self.learn(reports_acceptance="no")
             self.doubt("answers don't state acceptance on this route (older than 0.5.23): --endpoint native does")
+        if self._capabilities.reports_cached_tokens == "no":
+            self.doubt(
+                "answers tell cached tokens only of hits, so a cold request can't be told from a silent one: the server "
+                "runs without --enable-cache-report (--endpoint native needs no flag)"
+            )
 
     def cached_tokens_reported(self, trace: RequestTrace) -> bool:
-        """In usage with --enable-cache-report, in sglext when asked for, on the native route always."""
+        """In usage with --enable-cache-report, on the native route always; in sglext, when asked for, only if there
+        was a hit."""
         details = object_of(trace.server_fields.get("sglext")).get("cached_tokens_details")
         return super().cached_tokens_reported(trace) or isinstance(details, dict)
 
@@ -255,7 +273,12 @@ def sglang_settings(info: Mapping[str, Any], state: Mapping[str, Any]) -> dict[s
 
 
 def sglang_load(loads: Any, at_s: float, path: str) -> ServerReading | None:
-    """Running and waiting requests from /v1/loads ({"loads": [...]}) or /get_load (a list), summed over ranks."""
+    """Running and waiting requests from /v1/loads ({"loads": [...]}) or /get_load (a list), summed over ranks.
+
+    A request in the middle of a chunked prefill is neither running nor waiting there; its tokens still to be computed
+    give it away, and it counts as running. Newer versions also count the prompt tokens that were computed, on servers
+    without metrics too: the counter uncached_prompt_tokens.
+    """
     ranks = loads.get("loads") if isinstance(loads, dict) else loads
     if not isinstance(ranks, list) or not ranks:
         return None
@@ -271,7 +294,22 @@ def sglang_load(loads: Any, at_s: float, path: str) -> ServerReading | None:
         num_running = sum(count for count in totals if count is not None) - num_waiting
     else:
         num_running = sum(count for count in running if count is not None)
-    return ServerReading(at_s=at_s, source=path, num_running=max(0, num_running), num_waiting=num_waiting)
+        num_running += sum(1 for rank in ranks if _prefills_a_chunk(rank))
+    uncached = [whole(object_of(rank).get("total_prefill_uncached_tokens"), 0) for rank in ranks]
+    known = [count for count in uncached if count is not None]
+    return ServerReading(
+        at_s=at_s,
+        source=path,
+        num_running=max(0, num_running),
+        num_waiting=num_waiting,
+        counters={"uncached_prompt_tokens": float(sum(known))} if len(known) == len(ranks) else {},
+    )
+
+
+def _prefills_a_chunk(rank: Any) -> bool:
+    figures = object_of(rank)
+    is_idle = not figures.get("num_running_reqs") and not figures.get("num_waiting_reqs")
+    return is_idle and bool(whole(figures.get("num_waiting_uncached_tokens")))
 
 
 def sglang_mean_acceptance_len(info: Any) -> float | None:
@@ -290,6 +328,7 @@ def _combined(found: ServerReading | None, load: ServerReading | None) -> Server
         source=f"{found.source} and {load.source}",
         num_running=load.num_running,
         num_waiting=load.num_waiting,
+        counters={**load.counters, **found.counters},
     )
 
 

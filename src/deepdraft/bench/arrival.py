@@ -7,6 +7,7 @@ also counted from the scheduled time, so that a slow server can't slow down its 
 
 from __future__ import annotations
 
+import math
 import random
 
 from deepdraft.errors import UsageError
@@ -21,7 +22,7 @@ def rate(arrival: str) -> float | None:
         requests_per_s = float(value)
     except ValueError:
         requests_per_s = 0.0
-    if kind not in ("constant", "poisson") or requests_per_s <= 0:
+    if kind not in ("constant", "poisson") or not (requests_per_s > 0 and math.isfinite(requests_per_s)):
         raise UsageError(
             f"not an arrival: {arrival!r}", hint="closed, constant:RATE or poisson:RATE, RATE in requests a second"
         )

@@ -13,6 +13,8 @@ _SLOWEST_PREFILL_S_PER_TOKEN = 0.02
 _STALL_FLOOR_S = 60.0
 _SLOWEST_STEP_S_PER_TOKEN = 0.001
 _MARGIN = 10.0
+LOADING_LIMIT_S = 900.0
+"""A server that says it is loading will be there: large models take minutes."""
 
 
 def first_token_limit_s(
@@ -32,10 +34,18 @@ def first_token_limit_s(
     return limit * (1 + num_ahead)
 
 
-def stall_limit_s(limits: Limits, context_len: int, concurrency: int) -> float:
-    """Seconds to wait between two tokens; a neighbour's prefill may stall a stream, so it grows with both."""
+def stall_limit_s(limits: Limits, context_len: int, num_others: int) -> float:
+    """Seconds to wait between two tokens; a neighbour's prefill may stall a stream.
+
+    num_others: requests that may be in flight beside this one.
+    """
     if limits.stall_s is not None:
         return limits.stall_s
     one = _STALL_FLOOR_S + context_len * _SLOWEST_STEP_S_PER_TOKEN
-    prefills = (concurrency - 1) * context_len * _SLOWEST_PREFILL_S_PER_TOKEN
-    return one + prefills
+    return one + num_others * context_len * _SLOWEST_PREFILL_S_PER_TOKEN
+
+
+def loading_limit_s(limits: Limits) -> float:
+    """Seconds to wait for a server that says it is loading its model: minutes, unless the user set a wait."""
+    is_set = limits.server_wait_s != Limits().server_wait_s
+    return limits.server_wait_s if is_set else LOADING_LIMIT_S

@@ -7,6 +7,7 @@ comparison between points cancels to first order.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from deepdraft.errors import UsageError
@@ -21,6 +22,14 @@ TWO_POINT_LONG_CONTEXT = 100_000
 costs most and decode time dwarfs the jitter it is measured against."""
 
 
+PointKey = tuple[int, int]
+"""A point: context length and concurrency."""
+
+
+class PointRefused(Exception):
+    """This point can't be sent as it was asked for; the message says why. Caught by the sweep, which goes on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrial:
     """One repeat of one point."""
@@ -30,6 +39,11 @@ class PlannedTrial:
     concurrency: int
     repeat_index: int
     is_warmup: bool = False
+
+    @property
+    def point(self) -> PointKey:
+        """Which point it is a repeat of."""
+        return self.context_len, self.concurrency
 
 
 def decode_len(spec: SweepSpec, context_len: int) -> int:
@@ -41,11 +55,20 @@ def decode_len(spec: SweepSpec, context_len: int) -> int:
     return DECODE_LEN
 
 
-def planned_trials(spec: SweepSpec) -> tuple[PlannedTrial, ...]:
-    """All trials in the order they run, warm-ups first (at the smallest point)."""
-    points = [(length, c) for length in spec.context_lens for c in spec.concurrencies]
-    if not points:
+def planned_trials(
+    spec: SweepSpec, refused: Collection[PointKey] = (), *, num_earlier_warmups: int = 0
+) -> tuple[PlannedTrial, ...]:
+    """All trials in the order they run, warm-ups first (at the smallest point that is not refused).
+
+    num_earlier_warmups: warm-ups that a resumed file holds; the new ones are numbered after them.
+    Raises UsageError when the spec names no point.
+    """
+    asked = [(length, concurrency) for length in spec.context_lens for concurrency in spec.concurrencies]
+    if not asked:
         raise UsageError("nothing to measure", hint="give --context-len, for example --context-len 1k,16k,128k")
+    points = [point for point in asked if point not in refused]
+    if not points:
+        return ()
     smallest = min(points)
     trials = [
         PlannedTrial(
@@ -55,7 +78,7 @@ def planned_trials(spec: SweepSpec) -> tuple[PlannedTrial, ...]:
             repeat_index=index,
             is_warmup=True,
         )
-        for index in range(spec.num_warmups)
+        for index in range(num_earlier_warmups, num_earlier_warmups + spec.num_warmups)
     ]
     for repeat_index in range(spec.num_repeats):
         round_points = points if repeat_index % 2 == 0 else points[::-1]

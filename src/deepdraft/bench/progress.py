@@ -6,8 +6,10 @@ drawing never competes with a stamp (a tick is a few microseconds, at most five 
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -19,55 +21,46 @@ _PLAIN_TICK_S = 30.0
 
 @dataclass
 class Progress:
-    """The progress of one sweep. `stream` None is silent."""
+    """The progress of one sweep. `stream` None is silent; so is one that can no longer be written to."""
 
     num_trials: int
     stream: TextIO | None = field(default_factory=lambda: sys.stderr)
+    plain_tick_s: float = _PLAIN_TICK_S
+    """Seconds between two lines about the same trial where the stream is no terminal."""
     num_done: int = 0
-    _started_at: float = field(default_factory=time.monotonic)
+    hidden: Callable[[str], str] = str
+    """Takes out of a text what must not be said."""
     _last_tick_at: float = 0.0
     _doing: str = ""
     _doing_since: float = 0.0
     _remaining_s: float | None = None
     _width: int = 0
 
-    @property
-    def _is_terminal(self) -> bool:
-        return self.stream is not None and self.stream.isatty()
-
     def say(self, text: str) -> None:
         """A line that stays."""
-        if self.stream is None:
-            return
         self._clear()
-        print(text, file=self.stream, flush=True)
+        self._write(f"{text}\n")
 
-    def begin(self, doing: str, remaining_s: float | None) -> None:
-        """A new trial begins; remaining_s is the estimate for the rest of the sweep."""
+    def begin(self, doing: str, remaining_s: float | None, state: str = "waiting for the first token") -> None:
+        """Something new begins; remaining_s is the estimate for the rest of the sweep, this included."""
         self._doing, self._doing_since, self._remaining_s = doing, time.monotonic(), remaining_s
-        self._last_tick_at = time.monotonic() if not self._is_terminal else 0.0
-        self.tick("waiting for the first token")
+        self._last_tick_at = 0.0 if self._is_terminal else self._doing_since
+        self.tick(state)
 
     def tick(self, state: str) -> None:
         """Show what is going on, when it is time to."""
         now = time.monotonic()
-        if self.stream is None or now - self._last_tick_at < (_TICK_S if self._is_terminal else _PLAIN_TICK_S):
+        if self.stream is None or now - self._last_tick_at < (_TICK_S if self._is_terminal else self.plain_tick_s):
             return
         self._last_tick_at = now
-        remaining = ""
-        if self._remaining_s is not None:
-            left_s = max(0.0, self._remaining_s - (now - self._doing_since))
-            remaining = f", about {seconds_text(left_s)} left" if left_s >= 1 else ""
-        text = (
-            f"[{self.num_done}/{self.num_trials}] {self._doing}: {state}, {now - self._doing_since:.0f} s{remaining}"
-        )
+        text = f"{self.count}{self._doing}: {state}, {now - self._doing_since:.0f} s{self._left()}"
         if self._is_terminal:
             self._clear()
+            text = text[: shutil.get_terminal_size().columns - 1]  # a line that wraps can't be rewritten
             self._width = len(text)
-            self.stream.write(text)
-            self.stream.flush()
+            self._write(text)
         else:
-            print(text, file=self.stream, flush=True)
+            self._write(f"{text}\n")
 
     def done(self) -> None:
         """A trial ended."""
@@ -77,13 +70,45 @@ class Progress:
         """Leave the terminal clean."""
         self._clear()
 
+    @property
+    def count(self) -> str:
+        """`[3/18] `, or nothing before the trials are known."""
+        return f"[{self.num_done}/{self.num_trials}] " if self.num_trials else ""
+
+    @property
+    def _is_terminal(self) -> bool:
+        return self.stream is not None and self.stream.isatty()
+
+    def _left(self) -> str:
+        """The estimate, counted down since the trial began."""
+        if self._remaining_s is None:
+            return ""
+        return left_text(self._remaining_s - (time.monotonic() - self._doing_since))
+
     def _clear(self) -> None:
-        if self._is_terminal and self._width and self.stream is not None:
-            self.stream.write("\r" + " " * self._width + "\r")
+        if self._width:
+            self._write("\r" + " " * self._width + "\r")
             self._width = 0
 
+    def _write(self, text: str) -> None:
+        if self.stream is None:
+            return
+        try:
+            self.stream.write(self.hidden(text))
+            self.stream.flush()
+        except OSError:
+            # Nobody reads it any more (a closed pipe, a lost terminal): the measurement is worth more than its talk.
+            self.stream = None
 
-def remaining_s(pending: list[tuple[int, int]], seen: dict[tuple[int, int], list[float]]) -> float | None:
+
+def left_text(left_s: float | None) -> str:
+    """`, about 3.1 min left`; nothing where it is not known or not worth saying."""
+    if left_s is None or left_s < 1:
+        return ""
+    return f", about {left_s:.0f} s left" if left_s < 99.5 else f", about {seconds_text(left_s)} left"
+
+
+def remaining_s(pending: Sequence[tuple[int, int]], seen: Mapping[tuple[int, int], Sequence[float]]) -> float | None:
     """Estimate the seconds left. pending: (context length, concurrency) of the trials to come; seen: seconds that
     trials of a point took. A point not yet seen is scaled from the nearest one, with the square of the length beyond
     it (prefill attention) and in proportion below."""

@@ -16,7 +16,7 @@ from deepdraft.bench.session import Session
 from deepdraft.bench.who_counts import TextTokenizer
 from deepdraft.errors import RequestFailed, ServerError, Stalled
 from deepdraft.metrics import ttft_s
-from deepdraft.records import EventLog, Failure, Measurement, RequestTrace
+from deepdraft.records import EventLog, Failure, Measurement, PromptFacts, RequestTrace
 from deepdraft.transport.connection import Connection
 from deepdraft.transport.exchange import Exchange, TimeLimits
 
@@ -33,7 +33,6 @@ class Ask:
 
     trial_id: str
     context_len: int
-    concurrency: int
     request_index: int
     role: Role
     is_warmup: bool
@@ -41,6 +40,8 @@ class Ask:
     max_tokens: int
     path: str
     body: bytes
+    num_others: int = 0
+    """Requests that may be in flight beside it, for the time limits."""
     is_repeat: bool = False
     """The prompt was sent before, on purpose (keep_cache): its head is not unique."""
 
@@ -50,11 +51,11 @@ def encoded(
     prompt: Prompt,
     *,
     trial_id: str,
-    concurrency: int,
     request_index: int,
     role: Role,
     is_warmup: bool,
     max_tokens: int,
+    num_others: int,
 ) -> Ask:
     """The request for a prompt."""
     spec = session.spec
@@ -69,7 +70,6 @@ def encoded(
     return Ask(
         trial_id=trial_id,
         context_len=prompt.asked_len,
-        concurrency=concurrency,
         request_index=request_index,
         role=role,
         is_warmup=is_warmup,
@@ -77,6 +77,7 @@ def encoded(
         max_tokens=max_tokens,
         path=path,
         body=body,
+        num_others=num_others,
         is_repeat=spec.keep_cache,
     )
 
@@ -101,7 +102,7 @@ async def measured(
     Raises asyncio.CancelledError only; the connection is then closed at once.
     """
     limits = session.spec.limits
-    seen = tuple(session.seen_ttft)
+    seen = tuple(session.seen_ttft.items())
     exchange: Exchange | None = None
     error: ServerError | Stalled | None = None
     try:
@@ -109,8 +110,8 @@ async def measured(
             ask.path,
             ask.body,
             limits=TimeLimits(
-                first_event_limit_s=first_token_limit_s(limits, ask.context_len, ask.concurrency - 1, seen),
-                stall_limit_s=stall_limit_s(limits, ask.context_len, ask.concurrency),
+                first_event_limit_s=first_token_limit_s(limits, ask.context_len, ask.num_others, seen),
+                stall_limit_s=stall_limit_s(limits, ask.context_len, ask.num_others),
                 total_limit_s=limits.request_s,
             ),
             is_output=carries_output,
@@ -139,7 +140,7 @@ async def measured(
         started_at_s=exchange.sent_at - session.started_at,
         scheduled_at_s=scheduled_at_s,
         max_tokens=ask.max_tokens,
-        prompt=replace(ask.prompt.facts, head=None) if ask.is_repeat else ask.prompt.facts,
+        prompt=_facts(ask),
         trace=trace,
         failure=failure,
         needle_found=_needle_found(ask.prompt, trace) if failure is None else None,
@@ -159,7 +160,7 @@ def unsent(
         started_at_s=session.now_s(),
         scheduled_at_s=scheduled_at_s,
         max_tokens=ask.max_tokens,
-        prompt=ask.prompt.facts,
+        prompt=_facts(ask),
         trace=RequestTrace(),
         failure=Failure(name=type(error).__name__, message=error.message),
     )
@@ -173,6 +174,10 @@ def is_transient(measurement: Measurement) -> bool:
     if failure.http_status is not None:
         return failure.http_status in (408, 425, 429) or failure.http_status >= 500
     return failure.name in ("Unreachable", "ServerLost", "StreamEndedEarly")
+
+
+def _facts(ask: Ask) -> PromptFacts:
+    return replace(ask.prompt.facts, head=None) if ask.is_repeat else ask.prompt.facts
 
 
 def _needle_found(prompt: Prompt, trace: RequestTrace) -> bool | None:

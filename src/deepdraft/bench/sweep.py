@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import datetime
 import secrets
-import signal
-import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,16 +15,28 @@ from typing import Literal
 from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.detect import detect, wait_ready
 from deepdraft.adapters.server import ServerLoading
+from deepdraft.bench.calibration import Calibration
 from deepdraft.bench.environment import environment
 from deepdraft.bench.health import wait_for_server
-from deepdraft.bench.plan import PlannedTrial, planned_trials, refusals
-from deepdraft.bench.progress import Progress, remaining_s
+from deepdraft.bench.limits import loading_limit_s
+from deepdraft.bench.live import trial_figures, trial_title
+from deepdraft.bench.plan import PlannedTrial, PointKey, PointRefused, planned_trials, refusals
+from deepdraft.bench.progress import Progress, left_text, remaining_s
+from deepdraft.bench.prompt import PromptMaker
+from deepdraft.bench.secret import Secrets
 from deepdraft.bench.session import Recorder, Session
 from deepdraft.bench.trial import run_trial
-from deepdraft.bench.who_counts import output_tokenizer, prompt_maker
-from deepdraft.errors import DeepdraftError, Interrupted, ResultsError, ServerError, UsageError
-from deepdraft.metrics import tpot_s, ttft_s
-from deepdraft.records import End, Header, Note, Run, SweepSpec, Trial
+from deepdraft.bench.who_counts import TextTokenizer, output_tokenizer, prompt_maker
+from deepdraft.errors import (
+    DeepdraftError,
+    Interrupted,
+    RequestFailed,
+    ResultsError,
+    ServerError,
+    ServerLost,
+    UsageError,
+)
+from deepdraft.records import End, Header, Refusal, Run, SweepSpec
 from deepdraft.records.file import ResultsWriter, read_run
 from deepdraft.records.redact import redacted, redacted_text
 from deepdraft.transport.client import Client
@@ -35,8 +45,8 @@ from deepdraft.transport.tls import TlsOptions
 from deepdraft.units import seconds_text
 from deepdraft.version import VERSION
 
-_LOADING_LIMIT_S = 900.0
-"""A server that says it is loading will be there: large models take minutes."""
+_COMPARED = ("version", "max_context_len", "kv_pool_tokens", "speculation", "speculation_method", "prefix_cache")
+"""What may differ between the two halves of a resumed file, and must then be said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +58,15 @@ class Outcome:
     problem: DeepdraftError | None
     num_unsaved: int = 0
     """Lines that are in memory and not in the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counting:
+    """Who counts tokens on this server."""
+
+    maker: PromptMaker
+    calibration: Calibration
+    output_tokenizer: tuple[str, TextTokenizer] | None
 
 
 async def sweep(
@@ -64,24 +83,36 @@ async def sweep(
 ) -> Outcome:
     """Measure the server at `url` as the spec says and write results to `path`.
 
-    Faults don't raise: they are the outcome's problem, beside what was measured before them.
+    Faults don't raise: they are the outcome's problem, beside what was measured before them. Cancelling the task
+    that runs it ends the sweep in order: everything measured is kept, and the outcome says that it was interrupted.
+    The file is begun once the server is known and its tokens can be counted, so that a mistyped flag leaves none.
     """
-    recorder: Recorder | None = None
+    hidden = Secrets(headers, admin_headers)
+    progress.hidden = hidden.hidden
     client: Client | None = None
+    recorder: Recorder | None = None
     problem: DeepdraftError | None = None
     try:
-        with _terminated_like_ctrl_c():
-            if not is_resumed and path.exists():
-                raise ResultsError(
-                    f"{path} exists already",
-                    hint=f"continue it with --resume {path}, or name another file with --out",
-                )
-            client = Client(endpoint(url), tls=tls, headers=headers)
-            adapter = await _adapter(client, spec, admin_headers, progress)
-            recorder, started_at = _recorder(spec, adapter, path, is_resumed, command_line)
-            session = await _session(spec, client, adapter, recorder, progress, started_at)
-            await _measure(session)
-            recorder.keep(End(at_s=session.now_s(), outcome="complete"))
+        if not is_resumed:
+            _refuse_path(path)
+        client = Client(endpoint(url), tls=tls, headers=headers)
+        adapter = await _adapter(client, spec, admin_headers, progress)
+        counting = await _counting(spec, adapter, progress)
+        recorder = _recorder(spec, adapter, path, is_resumed, command_line, hidden)
+        session = Session(
+            spec=spec,
+            client=client,
+            adapter=adapter,
+            maker=counting.maker,
+            recorder=recorder,
+            progress=progress,
+            output_tokenizer=counting.output_tokenizer,
+        )
+        if is_resumed:
+            _note_resumption(session, url)
+        _note_calibration(session, counting.calibration)
+        await _measure(session)
+        recorder.keep(End(at_s=recorder.now_s(), outcome="complete"))
     except asyncio.CancelledError:
         problem = Interrupted("interrupted before anything was measured")
         if recorder is not None:
@@ -89,17 +120,15 @@ async def sweep(
             _keep_end(recorder, "interrupted", problem.message)
     except DeepdraftError as error:
         problem = error
+        problem.message = hidden.hidden(problem.message)
         if recorder is not None:
-            outcome: Literal["interrupted", "server_lost"] = (
-                "server_lost" if isinstance(error, ServerError) else "interrupted"
-            )
-            _keep_end(recorder, outcome, error.message)
+            _keep_end(recorder, "server_lost" if isinstance(error, ServerError) else "interrupted", error.message)
     finally:
         progress.close()
         if client is not None:
             await client.close()
         if recorder is not None:
-            recorder.writer.close()
+            recorder.close()
     return Outcome(
         run=recorder.run() if recorder else None,
         problem=problem,
@@ -107,19 +136,24 @@ async def sweep(
     )
 
 
+# --- before the first trial
+
+
+def _refuse_path(path: Path) -> None:
+    """Say now what would keep the file from being begun, not after a server has loaded for minutes."""
+    if path.exists():
+        raise ResultsError(
+            f"{path} exists already",
+            hint=f"continue it with --resume {path}, or name another file with --out",
+        )
+    if not path.parent.is_dir():
+        raise ResultsError(f"can't write {path}: there is no folder {path.parent}")
+
+
 async def _adapter(client: Client, spec: SweepSpec, admin_headers: Mapping[str, str], progress: Progress) -> Adapter:
     """Find out what the server is; waits for one that is still loading its model, and for one that is not there yet
     when the user asked for that."""
-
-    def on_wait(waited_s: float, reason: str) -> None:
-        progress.begin("the server", None)
-        progress.tick(f"not ready after {seconds_text(waited_s)} ({reason})")
-
-    wait_s = spec.limits.start_wait_s
-    try:
-        await wait_ready(client, wait_s, on_wait)
-    except ServerLoading:
-        await wait_ready(client, max(wait_s, _LOADING_LIMIT_S), on_wait)
+    await _wait_ready(client, spec, progress)
     adapter = await detect(
         client,
         engine=spec.engine,
@@ -134,10 +168,48 @@ async def _adapter(client: Client, spec: SweepSpec, admin_headers: Mapping[str, 
     return adapter
 
 
+async def _wait_ready(client: Client, spec: SweepSpec, progress: Progress) -> None:
+    limit_s = spec.limits.start_wait_s
+    is_said = False
+
+    def on_wait(waited_s: float, reason: str) -> None:
+        nonlocal is_said
+        if not is_said:
+            progress.say(f"wait: {reason}; waiting up to {seconds_text(limit_s)}")
+            progress.begin("waiting for the server", None, reason)
+            is_said = True
+        progress.tick(reason)
+
+    try:
+        await wait_ready(client, limit_s, on_wait)
+    except ServerLoading:
+        if loading_limit_s(spec.limits) <= limit_s:
+            raise
+        limit_s, is_said = loading_limit_s(spec.limits), False
+        await wait_ready(client, limit_s, on_wait)
+
+
+async def _counting(spec: SweepSpec, adapter: Adapter, progress: Progress) -> _Counting:
+    """Find out who counts tokens. Raises ServerError when the server fails at it: nothing can be measured then."""
+    found = adapter.capabilities
+    who = " ".join(part for part in (found.engine, found.version) if part)
+    try:
+        maker = await prompt_maker(spec, adapter)
+        progress.say(f"{who} with {found.model or 'an unnamed model'}, {adapter.endpoint} endpoint")
+        progress.begin("calibrating prompts", None, "asking the server to count")
+        return _Counting(
+            maker=maker,
+            calibration=await maker.calibrate(),
+            output_tokenizer=await output_tokenizer(spec, adapter),
+        )
+    except RequestFailed as error:
+        raise ServerError(f"tokens can't be counted here: {error.message}", hint=error.hint) from None
+
+
 def _recorder(
-    spec: SweepSpec, adapter: Adapter, path: Path, is_resumed: bool, command_line: tuple[str, ...]
-) -> tuple[Recorder, float]:
-    """The results file, begun or opened again, and the monotonic time it counts from."""
+    spec: SweepSpec, adapter: Adapter, path: Path, is_resumed: bool, command_line: tuple[str, ...], hidden: Secrets
+) -> Recorder:
+    """The results file, begun or opened again."""
     found = adapter.capabilities
     now = datetime.datetime.now(datetime.UTC)
     if not is_resumed:
@@ -150,9 +222,10 @@ def _recorder(
             capabilities=found,
             environment=environment(),
         )
-        return Recorder(header=header, writer=ResultsWriter.create(path, header)), time.monotonic()
-    earlier = read_run(path)
-    before = earlier.header.capabilities
+        header = hidden.hidden_in(header)
+        writer = ResultsWriter.create(path, header)
+        return Recorder(header, writer, started_at=time.monotonic(), hidden=hidden)
+    before = read_run(path).header.capabilities
     if (before.engine, before.model) != (found.engine, found.model):
         raise UsageError(
             f"{path} was measured on {before.engine} with {before.model}; "
@@ -160,117 +233,100 @@ def _recorder(
             hint="one results file holds one server: start a new one with --out",
         )
     writer, repair = ResultsWriter.resume(path)
+    earlier = read_run(path)
     age_s = (now - datetime.datetime.fromisoformat(earlier.header.created_at)).total_seconds()
-    recorder = Recorder(header=earlier.header, writer=writer)
-    recorder.lines += [*earlier.measurements, *earlier.trials, *earlier.refusals, *earlier.notes, *earlier.ends]
-    if repair:
-        recorder.keep(Note(at_s=age_s, topic="repair", message=repair))
-    recorder.keep(Note(at_s=age_s, topic="resume", message=f"resumed with Deepdraft {VERSION}"))
-    return recorder, time.monotonic() - age_s
-
-
-async def _session(
-    spec: SweepSpec, client: Client, adapter: Adapter, recorder: Recorder, progress: Progress, started_at: float
-) -> Session:
-    maker = await prompt_maker(spec, adapter)
-    session = Session(
-        spec=spec,
-        client=client,
-        adapter=adapter,
-        maker=maker,
-        recorder=recorder,
-        progress=progress,
-        started_at=started_at,
-        output_tokenizer=await output_tokenizer(spec, adapter),
+    age_s = max(age_s, _last_s(earlier))  # the wall clock may have been set back since
+    return Recorder(
+        earlier.header, writer, started_at=time.monotonic() - age_s, hidden=hidden, earlier=earlier, repair=repair
     )
-    found = adapter.capabilities
-    progress.say(f"{found.engine} {found.version or ''} with {found.model or 'an unnamed model'}, {adapter.endpoint}")
-    progress.begin("calibrating prompts", None)
-    calibration = await maker.calibrate()
+
+
+def _last_s(run: Run) -> float:
+    """The latest moment a file speaks of, in seconds since its sweep began."""
+    moments = [trial.ended_at_s for trial in run.trials] + [note.at_s for note in run.notes]
+    moments += [result.started_at_s + (result.trace.end_s or 0.0) for result in run.measurements]
+    return max(moments, default=0.0)
+
+
+def _note_resumption(session: Session, url: str) -> None:
+    recorder = session.recorder
+    if recorder.repair:
+        session.note("repair", recorder.repair)
+    where = "" if url == recorder.header.spec.url else f", at {redacted_text(url)}"
+    session.note("resume", f"resumed with Deepdraft {VERSION}{where}")
+    before, now = recorder.header.capabilities, session.adapter.capabilities
+    for name in _COMPARED:
+        if getattr(before, name) != getattr(now, name):
+            session.note("resume", f"the server's {name} was {getattr(before, name)}, now {getattr(now, name)}")
+
+
+def _note_calibration(session: Session, calibration: Calibration) -> None:
+    overhead = "unknown" if calibration.overhead_len is None else f"{calibration.overhead_len} tokens"
     session.note(
         "calibration",
-        f"prompts counted by {calibration.count_source} ({calibration.method}), overhead "
-        f"{'unknown' if calibration.overhead_len is None else calibration.overhead_len} tokens, "
+        f"prompts counted by {calibration.count_source} ({calibration.method}), overhead {overhead}, "
         f"{calibration.num_probes} probes",
     )
     for note in calibration.notes:
         session.note("calibration", note)
-    return session
+
+
+# --- the trials
 
 
 async def _measure(session: Session) -> None:
-    refused = refusals(session.spec, session.adapter.capabilities)
-    known = {(refusal.context_len, refusal.concurrency) for refusal in session.recorder.run().refusals}
-    for refusal in refused:
-        session.progress.say(f"not sent: {refusal.context_len:,} x {refusal.concurrency}: {refusal.reason}")
-        if (refusal.context_len, refusal.concurrency) not in known:
-            session.recorder.keep(refusal)
-    is_refused = {(refusal.context_len, refusal.concurrency) for refusal in refused}
-    trials = [
-        trial for trial in planned_trials(session.spec) if (trial.context_len, trial.concurrency) not in is_refused
-    ]
-    done = {trial.trial_id for trial in session.recorder.run().trials}
-    # A server that was restarted is cold again: a resumed sweep warms it up anew.
-    pending = [trial for trial in trials if trial.trial_id not in done or trial.is_warmup]
-    if not any(not trial.is_warmup for trial in pending):
-        pending = []
-    session.progress.num_trials = len(trials)
-    session.progress.num_done = len(trials) - len(pending)
-    took: dict[tuple[int, int], list[float]] = {}
-    for index, planned in enumerate(pending):
+    progress, recorder, adapter = session.progress, session.recorder, session.adapter
+    earlier = recorder.run()
+    refused: set[PointKey] = set()
+    for refusal in refusals(session.spec, adapter.capabilities):
+        _keep_refusal(session, refusal, refused)
+    warmups = {result.trial_id for result in earlier.measurements if result.is_warmup}
+    warmups |= {trial.trial_id for trial in earlier.trials if trial.is_warmup}
+    done = {trial.trial_id for trial in earlier.trials}
+    took: dict[PointKey, list[float]] = {}
+    for trial in earlier.trials:
+        took.setdefault((trial.context_len, trial.concurrency), []).append(trial.ended_at_s - trial.started_at_s)
+    while True:
+        trials = planned_trials(session.spec, refused, num_earlier_warmups=len(warmups))
+        pending = [trial for trial in trials if trial.trial_id not in done]
+        if all(trial.is_warmup for trial in pending):
+            return
+        progress.num_trials, progress.num_done = len(trials), len(trials) - len(pending)
+        planned = pending[0]
+        try:
+            await _run_planned(session, planned, pending, took)
+        except PointRefused as reason:
+            refusal = Refusal(context_len=planned.context_len, concurrency=planned.concurrency, reason=str(reason))
+            _keep_refusal(session, refusal, refused)
+        done.add(planned.trial_id)
+
+
+async def _run_planned(
+    session: Session, planned: PlannedTrial, pending: list[PlannedTrial], took: dict[PointKey, list[float]]
+) -> None:
+    progress, title = session.progress, trial_title(planned)
+    try:
         await wait_for_server(session)
-        rest = [(trial.context_len, trial.concurrency) for trial in pending[index:]]
-        session.progress.begin(_title(planned), remaining_s(rest, took))
-        trial = await run_trial(session, planned)
-        took.setdefault((planned.context_len, planned.concurrency), []).append(trial.ended_at_s - trial.started_at_s)
-        session.progress.done()
-        session.progress.say(_result_line(session, planned, trial))
+        progress.begin(title, remaining_s([trial.point for trial in pending], took))
+        trial, results = await run_trial(session, planned)
+    except ServerLost as lost:
+        raise ServerLost(f"{lost.message}, at {title}", hint=lost.hint) from None
+    took.setdefault(planned.point, []).append(trial.ended_at_s - trial.started_at_s)
+    progress.done()
+    left = left_text(remaining_s([trial.point for trial in pending[1:]], took)).replace(",", ";")
+    progress.say(f"{progress.count}{title}: {trial_figures(session.recorder.header, trial, results)}{left}")
 
 
-def _title(planned: PlannedTrial) -> str:
-    what = "warm-up" if planned.is_warmup else f"repeat {planned.repeat_index + 1}"
-    concurrency = f" x {planned.concurrency}" if planned.concurrency > 1 else ""
-    return f"{planned.context_len:,} tokens{concurrency}, {what}"
-
-
-def _result_line(session: Session, planned: PlannedTrial, trial: Trial) -> str:
-    """What one trial gave, in a line: medians over its requests."""
-    results = [
-        line
-        for line in session.recorder.run().measurements
-        if line.trial_id == trial.trial_id and line.started_at_s >= trial.started_at_s
-    ]
-    done = [result.trace for result in results if result.failure is None]
-    parts = []
-    for name, values in (("TTFT", [ttft_s(trace) for trace in done]), ("token", [tpot_s(trace) for trace in done])):
-        known = sorted(value for value in values if value is not None)
-        if known:
-            parts.append(f"{name} {seconds_text(statistics.median(known))}")
-    num_failed = len(results) - len(done)
-    if num_failed:
-        parts.append(f"{num_failed} failed")
-    found = [result.needle_found for result in results if result.needle_found is not None]
-    if found:
-        parts.append("needle found" if all(found) else f"needle found in {sum(found)} of {len(found)}")
-    return f"[{session.progress.num_done}/{session.progress.num_trials}] {_title(planned)}: {', '.join(parts) or '-'}"
+def _keep_refusal(session: Session, refusal: Refusal, refused: set[PointKey]) -> None:
+    """Say that a point is not sent, and record it unless the file says so already."""
+    key = refusal.context_len, refusal.concurrency
+    refused.add(key)
+    session.progress.say(f"not sent: {refusal.context_len:,} tokens x {refusal.concurrency}: {refusal.reason}")
+    if key not in {(known.context_len, known.concurrency) for known in session.recorder.run().refusals}:
+        session.recorder.keep(refusal)
 
 
 def _keep_end(recorder: Recorder, outcome: Literal["interrupted", "server_lost"], message: str) -> None:
     """Say in the file how it ended, if the file can still be written."""
-    at_s = max((line.at_s for line in recorder.lines if isinstance(line, Note)), default=0.0)
     with contextlib.suppress(ResultsError):
-        recorder.keep(End(at_s=at_s, outcome=outcome, message=message))
-
-
-@contextlib.contextmanager
-def _terminated_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends a sweep as Ctrl-C does: with everything kept."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    with contextlib.suppress(NotImplementedError, ValueError):  # not in a side thread, not on every system
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(NotImplementedError, ValueError):
-            loop.remove_signal_handler(signal.SIGTERM)
+        recorder.keep(End(at_s=recorder.now_s(), outcome=outcome, message=message))

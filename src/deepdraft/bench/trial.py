@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from deepdraft.bench import needle
-from deepdraft.bench.arrival import schedule_s
 from deepdraft.bench.cold import flush, standing_steps
-from deepdraft.bench.health import wait_for_server
-from deepdraft.bench.plan import PlannedTrial, decode_len, num_trial_requests
+from deepdraft.bench.plan import PlannedTrial, PointRefused, decode_len
 from deepdraft.bench.prompt import Prompt
-from deepdraft.bench.request import Ask, connected, encoded, is_transient, measured, unsent
+from deepdraft.bench.request import Ask, is_transient
+from deepdraft.bench.sending import Sender
 from deepdraft.bench.session import Session
-from deepdraft.errors import ServerError
+from deepdraft.errors import HttpStatus, RequestFailed, ServerError, UsageError
 from deepdraft.metrics import output_tokens, prompt_tokens, ttft_s
-from deepdraft.records import ColdStep, Measurement, ServerReading, Trial
-from deepdraft.transport.exchange import Exchange
+from deepdraft.records import (
+    ColdStep,
+    Failure,
+    Measurement,
+    PromptFacts,
+    RequestTrace,
+    ServerReading,
+    Trial,
+)
 from deepdraft.transport.lag import LagProbe
 
 _TICK_S = 0.25
@@ -29,33 +35,42 @@ _SAMPLE_S = 10.0
 _SETTLE_S = 1.5
 """How long the server's counters are given to catch up with the answer it already sent."""
 _SETTLE_STEP_S = 0.05
-_RETRY_WAIT_S = 1.0
-_MAX_RETRY_WAIT_S = 60.0
-_OPEN_AHEAD_S = 0.2
 
 
-async def run_trial(session: Session, planned: PlannedTrial) -> Trial:
-    """Run the trial and record each request as it ends, and the trial at its end.
+async def run_trial(session: Session, planned: PlannedTrial) -> tuple[Trial, tuple[Measurement, ...]]:
+    """Run the trial and record each request as it ends, and the trial at its end. Returns both.
 
     Raises ServerLost when the server went away and did not come back in time, ResultsError when a line can't be
-    written; the trial then has no line and is run again on resume.
+    written; the trial then has no line and is run again on resume. Raises PointRefused when no prompt of this
+    length can be made.
     """
-    return await _TrialRun(session, planned).run()
+    run = _TrialRun(session, planned)
+    trial = await run.run()
+    return trial, tuple(run.sender.results)
 
 
 class _TrialRun:
     def __init__(self, session: Session, planned: PlannedTrial) -> None:
         self.session = session
         self.planned = planned
-        self.active: list[Exchange] = []
-        self.results: list[Measurement] = []
+        self.sender = Sender(session, planned, self._flush)
         self.cold_steps: list[ColdStep] = []
         self.during: list[ServerReading] = []
-        self.sent_prompts: dict[tuple[int, str, int], Prompt] = {}
 
     async def run(self) -> Trial:
-        session, planned = self.session, self.planned
-        asks = await self._asks()
+        try:
+            return await self._run()
+        finally:
+            self.sender.keep_held()
+
+    async def _run(self) -> Trial:
+        session, sender = self.session, self.sender
+        began_s = session.now_s()
+        asks = await self._asks_or_failures()
+        if asks is None:
+            trial = self._trial(began_s)
+            session.recorder.keep(trial)
+            return trial
         head = None if session.spec.keep_cache else asks[0].prompt.head
         self.cold_steps += standing_steps(session.adapter, head)
         await self._flush()
@@ -67,7 +82,7 @@ class _TrialRun:
             async with LagProbe() as lag_probe:
                 watchers = [asyncio.create_task(self._tick()), asyncio.create_task(self._sample())]
                 try:
-                    await self._send(asks)
+                    await sender.send(asks)
                 finally:
                     for watcher in watchers:
                         watcher.cancel()
@@ -75,17 +90,11 @@ class _TrialRun:
                 cpu_s = time.process_time() - cpu_before_s
                 lag = lag_probe.lag(began_at, time.monotonic())
         after = await self._reading_after(before)
-        if self._is_alone:
-            self.results = [self._with_acceptance(result, before, after) for result in self.results]
-        trial = Trial(
-            trial_id=planned.trial_id,
-            context_len=planned.context_len,
-            concurrency=planned.concurrency,
-            repeat_index=planned.repeat_index,
-            is_warmup=planned.is_warmup,
-            started_at_s=started_at_s,
-            ended_at_s=session.now_s(),
-            cold_steps=tuple(self.cold_steps),
+        held, sender.held = sender.held, None
+        if held is not None:
+            held = sender.results[-1] = self._with_acceptance(held, before, after)
+        trial = replace(
+            self._trial(started_at_s),
             before=before,
             after=after,
             during=tuple(self.during),
@@ -95,43 +104,84 @@ class _TrialRun:
             loop_lag_p99_s=lag.p99_s,
             client_cpu_s=cpu_s,
         )
-        if self._is_alone:
-            # One line more is worth it here: the request's record needs the counters read after it.
-            session.recorder.keep(*self.results, trial)
-        else:
-            session.recorder.keep(trial)
+        session.recorder.keep(*([held] if held is not None else []), trial)
         await self._learn()
         return trial
 
-    @property
-    def _is_alone(self) -> bool:
-        """One request (or the two of a pair, one after the other) between the two readings."""
-        return num_trial_requests(self.session.spec, self.planned.concurrency) == 1
+    def _trial(self, started_at_s: float) -> Trial:
+        planned = self.planned
+        return Trial(
+            trial_id=planned.trial_id,
+            context_len=planned.context_len,
+            concurrency=planned.concurrency,
+            repeat_index=planned.repeat_index,
+            is_warmup=planned.is_warmup,
+            started_at_s=started_at_s,
+            ended_at_s=self.session.now_s(),
+            cold_steps=tuple(self.cold_steps),
+        )
 
     # --- before
 
+    async def _asks_or_failures(self) -> list[Ask] | None:
+        """The requests to send; None when their prompts can't be made since the server won't count: each of them is
+        then recorded as failed."""
+        session, sender = self.session, self.sender
+        for attempt in range(session.spec.limits.num_retries + 1):
+            try:
+                return await self._asks()
+            except UsageError as error:
+                raise PointRefused(error.message) from None
+            except (ServerError, RequestFailed) as error:
+                failure = Failure(
+                    name=type(error).__name__,
+                    message=f"counting the prompt failed: {error.message}",
+                    http_status=error.status if isinstance(error, HttpStatus) else None,
+                )
+            failed = [self._unmade(index, failure, attempt) for index in range(sender.num_requests)]
+            sender.results += failed
+            session.recorder.keep(*failed, session.said("failure", f"{self.planned.trial_id}: {failure.message}"))
+            await sender.check_server(failure)
+            if not is_transient(failed[0]):
+                break
+        return None
+
+    def _unmade(self, index: int, failure: Failure, attempt: int) -> Measurement:
+        """The record of a request whose prompt could not be made."""
+        spec, planned = self.session.spec, self.planned
+        return Measurement(
+            trial_id=planned.trial_id,
+            request_index=index,
+            attempt=attempt,
+            is_warmup=planned.is_warmup,
+            started_at_s=self.session.now_s(),
+            max_tokens=decode_len(spec, planned.context_len),
+            prompt=PromptFacts(asked_len=planned.context_len, text_kind=spec.text),
+            trace=RequestTrace(),
+            failure=failure,
+        )
+
     async def _asks(self) -> list[Ask]:
-        session, planned = self.session, self.planned
-        is_pair = session.spec.method == "two-point"
+        spec, sender = self.session.spec, self.sender
+        output_len = decode_len(spec, self.planned.context_len)
         asks: list[Ask] = []
-        for index in range(num_trial_requests(session.spec, planned.concurrency)):
+        for index in range(sender.num_requests):
             prompt = await self._prompt(index)
             for note in prompt.notes:
-                session.note_once("prompt", note)
-            output_len = decode_len(session.spec, planned.context_len)
-            if is_pair:
-                other = await session.maker.same_body(prompt)
-                asks.append(self._encoded(prompt, index, "first", 1))
-                asks.append(self._encoded(other, index, "second", 1 + output_len))
+                self.session.note_once("prompt", note)
+            if spec.method == "two-point":
+                other = prompt if spec.keep_cache else await self.session.maker.same_body(prompt)
+                asks.append(sender.encoded(prompt, index, "first", 1))
+                asks.append(sender.encoded(other, index, "second", 1 + output_len))
             else:
-                asks.append(self._encoded(prompt, index, "single", output_len))
+                asks.append(sender.encoded(prompt, index, "single", output_len))
         return asks
 
     async def _prompt(self, index: int) -> Prompt:
         session, planned = self.session, self.planned
         spec = session.spec
         # Bodies are numbered, so that a resumed sweep goes on with texts that were not sent before.
-        body_index = planned.repeat_index * num_trial_requests(spec, planned.concurrency) + index
+        body_index = planned.repeat_index * self.sender.num_requests + index
         body_index = body_index * 1_000 + planned.concurrency
         if planned.is_warmup:
             body_index = -1 - body_index
@@ -145,137 +195,9 @@ class _TrialRun:
             hidden = needle.needle(spec.seed * 1_000 + body_index, spec.needle_depth)
         return await session.maker.make(planned.context_len, needle=hidden, body_index=body_index)
 
-    def _encoded(self, prompt: Prompt, index: int, role: str, max_tokens: int) -> Ask:
-        return encoded(
-            self.session,
-            prompt,
-            trial_id=self.planned.trial_id,
-            concurrency=self.planned.concurrency,
-            request_index=index,
-            role=role,  # type: ignore[arg-type]
-            is_warmup=self.planned.is_warmup,
-            max_tokens=max_tokens,
-        )
-
     async def _flush(self) -> None:
         if not self.session.spec.keep_cache:
             self.cold_steps += await flush(self.session.adapter)
-
-    # --- sending
-
-    async def _send(self, asks: Sequence[Ask]) -> None:
-        if self.session.spec.method == "two-point":
-            await self._send_pairs(asks)
-            return
-        times_s = schedule_s(self.session.spec.arrival, len(asks), self._schedule_seed())
-        if times_s is None:
-            await self._send_closed(asks)
-        else:
-            await self._send_open(asks, times_s)
-
-    def _schedule_seed(self) -> int:
-        planned = self.planned
-        return hash((self.session.spec.seed, planned.context_len, planned.concurrency, planned.repeat_index))
-
-    async def _send_closed(self, asks: Sequence[Ask]) -> None:
-        """Keep `concurrency` requests in flight; the first ones start together, on connections opened before."""
-        waiting = list(asks)[::-1]
-        num_workers = min(self.planned.concurrency, len(asks))
-        gate = _Gate(num_workers)
-
-        async def worker() -> None:
-            is_first = True
-            while waiting:
-                await self._send_one(waiting.pop(), wait=gate.passed if is_first else None)
-                is_first = False
-
-        await _gathered([worker() for _ in range(num_workers)])
-
-    async def _send_open(self, asks: Sequence[Ask], times_s: Sequence[float]) -> None:
-        """Send each request when the schedule says, whatever became of the others."""
-        origin_at = time.monotonic() + _OPEN_AHEAD_S * 2
-
-        async def one(ask: Ask, due_at: float) -> None:
-            await asyncio.sleep(max(0.0, due_at - _OPEN_AHEAD_S - time.monotonic()))
-
-            async def until_due() -> None:
-                await asyncio.sleep(max(0.0, due_at - time.monotonic()))
-
-            await self._send_one(ask, wait=until_due, scheduled_at_s=due_at - self.session.started_at)
-
-        await _gathered([one(ask, origin_at + at_s) for ask, at_s in zip(asks, times_s, strict=True)])
-
-    async def _send_pairs(self, asks: Sequence[Ask]) -> None:
-        """The two requests of a pair one after the other, each on an emptied cache; pairs side by side."""
-        pairs = list(zip(asks[::2], asks[1::2], strict=True))[::-1]
-
-        async def worker() -> None:
-            while pairs:
-                first, second = pairs.pop()
-                await self._send_one(first)
-                if self._is_alone:
-                    await self._flush()
-                await self._send_one(second)
-
-        await _gathered([worker() for _ in range(min(self.planned.concurrency, len(pairs)))])
-
-    async def _send_one(
-        self, ask: Ask, *, wait: Callable[[], Awaitable[None]] | None = None, scheduled_at_s: float | None = None
-    ) -> None:
-        """Send a request, and again when it failed for a passing reason; every attempt is recorded."""
-        session = self.session
-        for attempt in range(session.spec.limits.num_retries + 1):
-            self.sent_prompts[ask.request_index, ask.role, attempt] = ask.prompt
-            connection, error = None, None
-            try:
-                connection = await connected(session)
-            except ServerError as caught:
-                error = caught
-            if wait is not None:
-                await wait()
-                wait = None
-            if connection is None:
-                assert error is not None
-                result = unsent(session, ask, error, attempt, scheduled_at_s)
-            else:
-                result = await measured(
-                    session, ask, connection, attempt=attempt, scheduled_at_s=scheduled_at_s, active=self.active
-                )
-            self._keep(result)
-            if result.failure is None or attempt == session.spec.limits.num_retries or not is_transient(result):
-                break
-            await self._before_retry(result)
-            prompt = ask.prompt if ask.is_repeat else await session.maker.same_body(ask.prompt)
-            ask = self._encoded(prompt, ask.request_index, ask.role, ask.max_tokens)
-        if result.failure is not None:
-            await self._check_server(result)
-
-    def _keep(self, result: Measurement) -> None:
-        if not self._is_alone:
-            result = self._with_acceptance(result, None, None)
-            self.session.recorder.keep(result)
-        self.results.append(result)
-        if result.failure is not None:
-            self.session.note("failure", f"{self._name(result)}: {result.failure.name}, {result.failure.message}")
-
-    def _name(self, result: Measurement) -> str:
-        attempt = f", attempt {result.attempt + 1}" if result.attempt else ""
-        return f"{result.trial_id} request {result.request_index}{attempt}"
-
-    async def _before_retry(self, result: Measurement) -> None:
-        assert result.failure is not None
-        wait_s = result.failure.retry_after_s or _RETRY_WAIT_S
-        if wait_s > _MAX_RETRY_WAIT_S:
-            self.session.note("retry", f"the server asks to wait {wait_s:.0f} s; waiting {_MAX_RETRY_WAIT_S:.0f} s")
-        await asyncio.sleep(min(wait_s, _MAX_RETRY_WAIT_S))
-        await wait_for_server(self.session)
-
-    async def _check_server(self, result: Measurement) -> None:
-        """After a failure that may mean the server is gone: wait for it, so that the next request is not lost too."""
-        assert result.failure is not None
-        status = result.failure.http_status
-        if status is None or status >= 500:
-            await wait_for_server(self.session)
 
     # --- while it runs
 
@@ -285,20 +207,16 @@ class _TrialRun:
             await asyncio.sleep(_TICK_S)
 
     def _state(self) -> str:
-        streaming = [exchange for exchange in self.active if exchange.first_output_at is not None]
-        waiting = len(self.active) - len(streaming)
-        if not self.active:
+        active = self.sender.active
+        if not active:
             return "preparing"
-        parts = [f"{waiting} waiting for the first token"] if len(self.active) > 1 and waiting else []
-        if waiting and len(self.active) == 1:
-            parts.append("waiting for the first token")
-        if streaming:
-            num_events = sum(len(exchange.events) for exchange in streaming)
-            parts.append(
-                f"{len(streaming)} streaming, {num_events} events"
-                if len(self.active) > 1
-                else f"streaming, {num_events} events"
-            )
+        streaming = [exchange for exchange in active if exchange.first_output_at is not None]
+        num_waiting = len(active) - len(streaming)
+        num_events = sum(len(exchange.events) for exchange in streaming)
+        if len(active) == 1:
+            return f"streaming, {num_events} events" if streaming else "waiting for the first token"
+        parts = [f"{num_waiting} waiting for the first token"] if num_waiting else []
+        parts += [f"{len(streaming)} streaming, {num_events} events"] if streaming else []
         return ", ".join(parts)
 
     async def _sample(self) -> None:
@@ -306,8 +224,8 @@ class _TrialRun:
         page takes the client milliseconds, which would spoil their stamps."""
         await asyncio.sleep(_FIRST_SAMPLE_S)
         while True:
-            is_streaming = any(exchange.first_output_at is not None for exchange in self.active)
-            if self.active and not is_streaming:
+            is_streaming = any(exchange.first_output_at is not None for exchange in self.sender.active)
+            if self.sender.active and not is_streaming:
                 found = await self.session.adapter.reading(self.session.now_s())
                 if found is not None:
                     self.during.append(found)
@@ -321,7 +239,7 @@ class _TrialRun:
         after = await session.adapter.reading(session.now_s())
         if before is None or after is None:
             return after
-        generated = [output_tokens(result.trace) for result in self.results if result.failure is None]
+        generated = [output_tokens(result.trace) for result in self.sender.results if result.failure is None]
         expected = sum(value for value in generated if value is not None)
         deadline = time.monotonic() + _SETTLE_S
         while time.monotonic() < deadline and not _has_caught_up(before, after, expected):
@@ -333,24 +251,24 @@ class _TrialRun:
     def _with_acceptance(
         self, result: Measurement, before: ServerReading | None, after: ServerReading | None
     ) -> Measurement:
-        if result.failure is not None:
-            return result
-        is_alone = self._is_alone and len(self.results) == 1
+        is_alone = len(self.sender.results) == 1  # a failed attempt before it may have generated too
         found = self.session.adapter.acceptance(result.trace, before, after, is_alone=is_alone)
         return replace(result, acceptance=found)
 
     async def _learn(self) -> None:
         """Let later prompts and limits profit from what was seen."""
-        session = self.session
-        for result in self.results:
-            counted = prompt_tokens(result.trace)
-            prompt = self.sent_prompts.get((result.request_index, result.role, result.attempt))
-            if result.failure is None and counted is not None and prompt is not None:
-                await session.maker.feedback(prompt, counted)
-            seen_s = ttft_s(result.trace)
-            if result.failure is not None or seen_s is None:
+        session, sender = self.session, self.sender
+        for result in sender.results:
+            if result.failure is not None:
                 continue
-            session.seen_ttft.append((self.planned.context_len, seen_s))
+            counted, seen_s = prompt_tokens(result.trace), ttft_s(result.trace)
+            if counted is not None:
+                prompt = sender.sent_prompts[result.request_index, result.role, result.attempt]
+                with suppress(ServerError, RequestFailed):  # then the next prompt is made without this count
+                    await session.maker.feedback(prompt, counted)
+            if seen_s is not None:
+                before_s = session.seen_ttft.get(self.planned.context_len, 0.0)
+                session.seen_ttft[self.planned.context_len] = max(seen_s, before_s)
 
 
 def _has_caught_up(before: ServerReading, after: ServerReading, expected_tokens: int) -> bool:
@@ -361,41 +279,6 @@ def _has_caught_up(before: ServerReading, after: ServerReading, expected_tokens:
         return True
     # Some engines count the token that prefill samples apart, so one missing a request is no lag.
     return made - before.counters.get("generation_tokens", 0.0) >= expected_tokens
-
-
-class _Gate:
-    """Opens when all have come: requests that are to start together do so after the last connection stands."""
-
-    def __init__(self, num_expected: int) -> None:
-        self._missing = num_expected
-        self._open = asyncio.Event()
-
-    async def passed(self) -> None:
-        self._missing -= 1
-        if self._missing <= 0:
-            self._open.set()
-        await self._open.wait()
-
-
-async def _gathered(work: Sequence[Awaitable[None]]) -> None:
-    """Run all of it; the first fault ends the others and is raised as itself."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for each in work:
-                group.create_task(_run(each))
-    except BaseExceptionGroup as faults:
-        raise _first(faults) from None
-
-
-def _first(faults: BaseExceptionGroup[BaseException]) -> BaseException:
-    fault: BaseException = faults
-    while isinstance(fault, BaseExceptionGroup):
-        fault = fault.exceptions[0]
-    return fault
-
-
-async def _run(work: Awaitable[None]) -> None:
-    await work
 
 
 @contextmanager

@@ -8,9 +8,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepdraft.errors import UsageError
+
+if TYPE_CHECKING:
+    from deepdraft.transport.tls import TlsOptions
 
 ENGINES = ("auto", "openai", "sglang", "vllm", "llamacpp", "tensorrt_llm", "lmdeploy", "ollama", "tgi")
 
@@ -26,27 +29,43 @@ class Access:
     client_key: Path | None = None
     is_insecure: bool = False
 
+    @property
+    def tls(self) -> TlsOptions:
+        """As the transport wants it."""
+        from deepdraft.transport.tls import TlsOptions
+
+        return TlsOptions(
+            ca_file=self.ca_file,
+            client_cert_file=self.client_cert,
+            client_key_file=self.client_key,
+            insecure=self.is_insecure,
+        )
+
 
 def add_connection_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     group = parser.add_argument_group("the server")
-    group.add_argument("--engine", choices=ENGINES, default="auto", help="the adapter; default: ask the server")
-    group.add_argument("--model", help="the model's name in requests; default: the first one the server lists")
+    group.add_argument(
+        "--engine", choices=ENGINES, metavar="NAME", help=f"the adapter: {', '.join(ENGINES)} (auto: ask the server)"
+    )
+    group.add_argument("--model", metavar="NAME", help="the model's name in requests (the one the server lists)")
     group.add_argument(
         "--endpoint",
         choices=("auto", "chat", "completions", "native"),
-        default="auto",
+        metavar="ROUTE",
         help="which route generates: chat (with the model's template), completions (raw text or token ids), native "
-        "(SGLang's /generate); auto: chat where it works, else completions",
+        "(SGLang's /generate); auto: chat where it works, else completions (auto)",
     )
-    group.add_argument("--api-key", help="sent as a bearer token; default: the variable OPENAI_API_KEY, if set")
-    group.add_argument("--admin-key", help="for routes that want another key (SGLang's --admin-api-key)")
+    group.add_argument("--api-key", metavar="KEY", help="sent as a bearer token (the variable OPENAI_API_KEY)")
+    group.add_argument(
+        "--admin-key", metavar="KEY", help="for routes that want another key (SGLang's --admin-api-key)"
+    )
     group.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="another header; may be repeated"
     )
-    group.add_argument("--ca-file", type=Path, help="trust this certificate authority (PEM)")
-    group.add_argument("--client-cert", type=Path, help="client certificate (PEM)")
-    group.add_argument("--client-key", type=Path, help="its key (PEM)")
+    group.add_argument("--ca-file", type=Path, metavar="FILE", help="trust this certificate authority (PEM)")
+    group.add_argument("--client-cert", type=Path, metavar="FILE", help="client certificate (PEM)")
+    group.add_argument("--client-key", type=Path, metavar="FILE", help="its key (PEM)")
     group.add_argument("--insecure", action="store_true", help="do not check the server's certificate")
     group.add_argument(
         "--server-log",
@@ -54,9 +73,7 @@ def add_connection_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the server's log, read for acceptance where nothing better is",
     )
-    group.add_argument(
-        "--extra-body", default="{}", metavar="JSON", help="fields merged into every request body, last"
-    )
+    group.add_argument("--extra-body", metavar="JSON", help="fields merged into every request body, last")
 
 
 def access(namespace: argparse.Namespace) -> Access:
@@ -68,7 +85,7 @@ def access(namespace: argparse.Namespace) -> Access:
     for text in namespace.header:
         name, separator, value = text.partition(":")
         if not separator or not name.strip():
-            raise UsageError(f"not a header: {text.split('=')[0]!r}", hint="write --header 'Name: value'")
+            raise UsageError("a --header without a colon", hint="write --header 'Name: value'")
         headers[name.strip().lower()] = value.strip()
     admin_headers = {"authorization": f"Bearer {namespace.admin_key}"} if namespace.admin_key else {}
     for path in (namespace.ca_file, namespace.client_cert, namespace.client_key):
@@ -86,10 +103,14 @@ def access(namespace: argparse.Namespace) -> Access:
 
 def extra_body(namespace: argparse.Namespace) -> dict[str, Any]:
     """The --extra-body object. Raises UsageError when it isn't a JSON object."""
+    if namespace.extra_body is None:
+        return {}
     try:
         body = json.loads(namespace.extra_body)
     except json.JSONDecodeError as error:
-        raise UsageError(f"--extra-body is not JSON: {error}") from None
+        raise UsageError(
+            f"--extra-body is not JSON: {error}", hint="""for example --extra-body '{"top_k": 1}'"""
+        ) from None
     if not isinstance(body, dict):
-        raise UsageError("--extra-body must be a JSON object", hint="""for example '{"top_k": 1}'""")
+        raise UsageError("--extra-body must be a JSON object", hint="""for example --extra-body '{"top_k": 1}'""")
     return body

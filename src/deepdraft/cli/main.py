@@ -16,11 +16,12 @@ Exit codes (also in docs/reference/exit_codes.md):
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
-from deepdraft.errors import DeepdraftError, Interrupted
+from deepdraft.cli.output import silence_out, write_out
+from deepdraft.errors import DeepdraftError, Interrupted, UsageError
 from deepdraft.version import VERSION
 
 EXIT_GUARD_VIOLATED = 6
@@ -29,11 +30,23 @@ EXIT_TARGET_MISSED = 7
 Command = Callable[[argparse.Namespace], int]
 
 
-def parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong as every error here is said: one line and a hint. Flags can't be shortened, since a
+    shortened --api-key would slip through what keeps keys out of results files."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **settings})
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError."""
+        raise UsageError(message, hint=f"{self.prog} --help")
+
+
+def parser() -> Parser:
     """The whole command line."""
     from deepdraft.cli import selftest, servers, show, simulate, sweep
 
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="deepdraft",
         description="Measures, explains and improves long-context LLM serving with speculative decoding.",
         epilog="Every command has its own --help. Documentation: docs/ in the source tree.",
@@ -47,25 +60,47 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    namespace = parser().parse_args(arguments)
-    run: Command = namespace.run
     try:
-        return run(namespace)
+        namespace = _parsed(sys.argv[1:] if arguments is None else arguments)
+        if namespace is None:
+            code = 0
+        else:
+            run: Command = namespace.run
+            code = run(namespace)
+        write_out("")  # what is still in the buffer
+        return code
     except KeyboardInterrupt:
-        return _report(Interrupted("interrupted"))
+        return report_error(Interrupted("interrupted"))
     except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing to say, nowhere to say it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_out()
         return 1
     except DeepdraftError as error:
-        return _report(error)
+        return report_error(error)
 
 
-def _report(error: DeepdraftError) -> int:
-    print(f"deepdraft: {error.message}", file=sys.stderr)
+def report_error(error: DeepdraftError) -> int:
+    """Print an error as it is printed everywhere; returns its exit code."""
+    print(f"deepdraft: {_in_a_line(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(f"hint: {_in_a_line(error.hint)}", file=sys.stderr)
     return error.exit_code
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace | None:
+    """The flags; None when --help or --version was all that was asked. Raises UsageError."""
+    try:
+        namespace, rest = parser().parse_known_args(arguments)
+    except SystemExit:
+        return None
+    if rest:
+        # What follows an unknown flag may be a key; the flag itself says enough.
+        unknown = rest[0].partition("=")[0]
+        raise UsageError(f"unknown argument: {unknown}", hint=f"deepdraft {namespace.command} --help")
+    return namespace
 
 
 if __name__ == "__main__":

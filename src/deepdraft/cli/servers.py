@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import textwrap
 from typing import Any
 
-from deepdraft.cli.connection import access, add_connection_flags, extra_body
+from deepdraft.cli.connection import Access, access, add_connection_flags, extra_body
+from deepdraft.cli.output import write_out
+from deepdraft.errors import DeepdraftError
 from deepdraft.records import Capabilities
 
 
@@ -19,7 +22,7 @@ def add_command(commands: Any) -> None:
         description="Asks a server what it is: engine, version, model, limits, KV pool, how a request can be made "
         "cold, and which figures it reports. What it does not tell is printed as unknown. Sends a few tiny requests.",
     )
-    parser.add_argument("url", metavar="URL")
+    parser.add_argument("url", metavar="URL", help="the server, e.g. http://localhost:8000 or .../prefix/v1")
     parser.add_argument("--json", action="store_true", help="as JSON, with the server's effective settings")
     add_connection_flags(parser)
     parser.set_defaults(run=run)
@@ -27,44 +30,41 @@ def add_command(commands: Any) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Print the server's capabilities."""
-    found = asyncio.run(_capabilities(namespace))
+    from deepdraft.bench.secret import Secrets
+
+    entry = access(namespace)
+    hidden = Secrets(entry.headers, entry.admin_headers)
+    try:
+        found = hidden.hidden_in(asyncio.run(_capabilities(namespace, entry)))
+    except DeepdraftError as error:
+        error.message = hidden.hidden(error.message)
+        raise
     if namespace.json:
         import msgspec
 
-        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        write_out(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
     else:
-        print(capabilities_text(found))
+        write_out(capabilities_text(found) + "\n")
     return 0
 
 
-async def _capabilities(namespace: argparse.Namespace) -> Capabilities:
+async def _capabilities(namespace: argparse.Namespace, entry: Access) -> Capabilities:
     from deepdraft.adapters.detect import detect
     from deepdraft.transport.client import Client
     from deepdraft.transport.endpoint import endpoint
-    from deepdraft.transport.tls import TlsOptions
 
-    entry = access(namespace)
-    tls = TlsOptions(
-        ca_file=entry.ca_file,
-        client_cert_file=entry.client_cert,
-        client_key_file=entry.client_key,
-        insecure=entry.is_insecure,
-    )
-    client = Client(endpoint(namespace.url), tls=tls, headers=entry.headers)
-    try:
+    async with Client(endpoint(namespace.url), tls=entry.tls, headers=entry.headers) as client:
         adapter = await detect(
             client,
-            engine=namespace.engine,
+            engine=namespace.engine or "auto",
             model=namespace.model,
-            endpoint=namespace.endpoint,
+            endpoint=namespace.endpoint or "auto",
             server_log=namespace.server_log,
             admin_headers=entry.admin_headers,
             extra_body=extra_body(namespace),
         )
         await adapter.settle()
         return adapter.capabilities
-    finally:
-        await client.close()
 
 
 def capabilities_text(found: Capabilities) -> str:
@@ -94,19 +94,28 @@ def capabilities_text(found: Capabilities) -> str:
         ("counters", found.has_counters),
     ]
     width = max(len(name) for name, _ in rows)
-    lines = [f"{name:<{width}}  {value}" for name, value in rows]
     if found.settings:
-        shown = {key: value for key, value in found.settings.items() if not isinstance(value, dict | list)}
-        lines.append(f"{'settings':<{width}}  {len(found.settings)} known (--json prints them)")
-        lines += [
-            f"{'':<{width}}  {key} = {json.dumps(shown[key])}"
-            for key in _SHOWN_SETTINGS
-            if shown.get(key) is not None
-        ]
-    lines += [f"{'note':<{width}}  {doubt}" for doubt in found.doubts]
+        rows.append(("settings", f"{len(found.settings)} known (--json prints them)"))
+        known = {name: found.settings.get(name) for name in _SHOWN_SETTINGS}
+        rows += [("", f"{name} = {json.dumps(value)}") for name, value in known.items() if _is_plain(value)]
+    rows += [("note", doubt) for doubt in found.doubts]
+    lines = []
+    for name, value in rows:
+        lines += textwrap.wrap(
+            f"{name:<{width}}  {value}",
+            _WIDTH,
+            subsequent_indent=" " * (width + 2),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     return "\n".join(lines)
 
 
+def _is_plain(value: Any) -> bool:
+    return value is not None and not isinstance(value, dict | list)
+
+
+_WIDTH = 80
 _SHOWN_SETTINGS = (
     "mem_fraction_static",
     "gpu_memory_utilization",

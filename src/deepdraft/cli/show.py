@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from deepdraft.cli.output import write_out
 
 
 def add_command(commands: Any) -> None:
@@ -26,6 +27,8 @@ def add_command(commands: Any) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Print the file in the form asked for."""
+    import json
+
     from deepdraft.records.file import read_run
     from deepdraft.report import results_csv, results_object, results_table
 
@@ -33,9 +36,9 @@ def run(namespace: argparse.Namespace) -> int:
     for loss in results.damage:
         print(f"deepdraft: {namespace.file}: {loss}", file=sys.stderr)
     if namespace.json:
-        print(json.dumps(results_object(results), indent=2))
+        write_out(json.dumps(results_object(results), indent=2) + "\n")
     elif namespace.csv:
-        print(results_csv(results), end="")
+        write_out(results_csv(results))
     else:
-        print(results_table(results))
+        write_out(results_table(results))
     return 0

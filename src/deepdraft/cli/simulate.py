@@ -13,8 +13,10 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "simulate",
         help="run a server of known truth",
-        description="Runs an OpenAI-compatible server that obeys a stated physics, in the dialect of an engine, with "
-        "every known confound on a switch: to prove a measuring client, ours or another, against a known truth.",
+        # Not wrapped by argparse, since the examples below it must not be.
+        description="Runs an OpenAI-compatible server that obeys a stated physics, in the dialect of an\n"
+        "engine, with every known confound on a switch: to prove a measuring client, ours\n"
+        "or another, against a known truth. GET /_truth tells what really happened.",
     )
     add_arguments(parser)
     parser.set_defaults(run=run)

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import datetime
+import math
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from deepdraft.cli.connection import access, add_connection_flags, extra_body
+from deepdraft.cli.connection import access, add_connection_flags
+from deepdraft.cli.interruption import Interruption, interruption
+from deepdraft.cli.output import write_out
+from deepdraft.cli.sweep_spec import EMBEDDED_URL, asked_spec, resumed_spec
 from deepdraft.errors import UsageError
-from deepdraft.records import Limits, SweepSpec
-from deepdraft.units import token_counts
-
-EMBEDDED_URL = "embedded"
-_EMBEDDED_LENS = "512,1k,2k,4k"
+from deepdraft.records import Run, SweepSpec
 
 
 def add_command(commands: Any) -> None:
-    """Add `sweep` to the command line."""
+    """Add `sweep` to the command line. Flags that describe the sweep default to None: not said."""
     parser = commands.add_parser(
         "sweep",
         help="measure a server across context lengths",
         description="Sends prompts of exact token counts to a server, streams the answers, and records every event "
         "as it arrives. Each point is checked for known confounds (a prefix cache that answers, an answer that "
-        "ends early, a client that lags ...). Results go to a file, the table to standard output.",
+        "ends early, a client that lags ...). Results go to a file, the table to standard output. Ctrl-C keeps what "
+        "is measured.",
         epilog="Example: deepdraft sweep http://localhost:30000 --context-len 1k,16k,64k,128k --out run.jsonl",
     )
     parser.add_argument(
@@ -37,84 +36,109 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--embedded", action="store_true", help="measure a small real model on a real server started on this machine"
     )
+    _add_what(parser.add_argument_group("what is measured"))
+    add_connection_flags(parser)
+    _add_patience(parser.add_argument_group("patience"))
+    _add_results(parser.add_argument_group("results"))
+    parser.set_defaults(run=run)
 
-    what = parser.add_argument_group("what is measured")
-    what.add_argument(
+
+def _add_what(group: Any) -> None:
+    group.add_argument(
         "--context-len", metavar="LIST", help="prompt tokens, template included: 1k,11k,32k or 1k-128k*2 or 8k-32k+8k"
     )
-    what.add_argument("--decode-len", type=_positive, metavar="N", help="tokens to generate (64; two-point: 16 or 8)")
-    what.add_argument("--repeats", type=_positive, metavar="N", default=3, help="repeats of each point (3)")
-    what.add_argument("--concurrency", metavar="LIST", default="1", help="requests in flight: 1,2,4 (1)")
-    what.add_argument(
-        "--requests", type=_positive, metavar="N", help="requests of one repeat (as many as are in flight)"
+    group.add_argument(
+        "--decode-len",
+        type=_positive,
+        metavar="N",
+        help="tokens to generate (64); two-point: beyond the first (16, and 8 from 100k on)",
     )
-    what.add_argument(
+    group.add_argument("--repeats", dest="num_repeats", type=_positive, metavar="N", help="repeats of each point (3)")
+    group.add_argument("--concurrency", metavar="LIST", help="requests in flight: 1,2,4 (1)")
+    group.add_argument(
+        "--requests",
+        dest="num_requests",
+        type=_positive,
+        metavar="N",
+        help="requests of one repeat (as many as are in flight)",
+    )
+    group.add_argument(
         "--arrival",
-        default="closed",
         metavar="KIND",
-        help="closed, or open loop: poisson:RATE, constant:RATE (per s)",
+        help="closed: the next when one ends; or open loop, poisson:RATE or constant:RATE in requests a second: "
+        "whatever is in flight, and latency counts from the schedule (closed)",
     )
-    what.add_argument("--method", choices=("streaming", "two-point"), default="streaming", help="how (streaming)")
-    what.add_argument(
-        "--text",
-        default="prose",
-        metavar="KIND",
-        help="prose, code, random, repeat (optimistic) or file:PATH (prose)",
+    group.add_argument(
+        "--method",
+        choices=("streaming", "two-point"),
+        help="streaming: one request, timed by its events; two-point: the same prompt with 1 and 1 + N tokens "
+        "(streaming)",
     )
-    what.add_argument(
+    group.add_argument("--text", metavar="KIND", help="prose, code, random, repeat (optimistic) or file:PATH (prose)")
+    group.add_argument(
         "--prompt-form",
         choices=("auto", "text", "ids"),
-        default="auto",
         help="send text or token ids (auto: ids where the route takes them)",
     )
-    what.add_argument(
+    group.add_argument(
         "--needle",
+        dest="needle_depth",
         nargs="?",
         type=_fraction,
         const=0.5,
         metavar="DEPTH",
         help="capability check: hide a fact at this fraction of the prompt and look for it in the answer (0.5)",
     )
-    what.add_argument("--warmups", type=_natural, metavar="N", default=1, help="requests before, kept apart (1)")
-    what.add_argument("--seed", type=int, default=0, help="of texts and arrivals (0)")
-    what.add_argument("--temperature", type=float, default=0.0, help="of the server's sampling (0)")
-    what.add_argument("--tokenizer", metavar="PATH", help="tokenizer.json, where the server can't count")
-    what.add_argument(
+    group.add_argument(
+        "--warmups", dest="num_warmups", type=_natural, metavar="N", help="trials before, kept apart (1)"
+    )
+    group.add_argument("--seed", type=_whole, metavar="N", help="of texts and arrivals (0)")
+    group.add_argument("--temperature", type=_amount, metavar="T", help="of the server's sampling (0)")
+    group.add_argument("--tokenizer", metavar="PATH", help="tokenizer.json, where the server can't count")
+    group.add_argument(
         "--keep-cache",
         action="store_true",
+        default=None,
         help="leave the prefix cache alone and send each prompt again: to study hits",
     )
-    what.add_argument("--device", metavar="NAME", help="noted in the results: what the server runs on")
+    group.add_argument("--device", metavar="NAME", help="noted in the results: what the server runs on")
 
-    add_connection_flags(parser)
 
-    limits = parser.add_argument_group("patience (seconds)")
-    limits.add_argument("--first-token-limit", type=_seconds, metavar="S", help="(grows with the context)")
-    limits.add_argument("--stall-limit", type=_seconds, metavar="S", help="between tokens (grows with the context)")
-    limits.add_argument("--request-limit", type=_seconds, metavar="S", help="for a whole request (none)")
-    limits.add_argument(
-        "--wait-server",
-        type=_seconds,
+def _add_patience(group: Any) -> None:
+    group.add_argument(
+        "--first-token-limit",
+        type=_limit,
         metavar="S",
-        help="for a server that stopped answering (20), or is not there yet (0)",
+        help="seconds to the first token (120 and more: grows with the context)",
     )
-    limits.add_argument(
-        "--retries", type=_natural, metavar="N", default=1, help="of a request that failed before its first token (1)"
+    group.add_argument(
+        "--stall-limit", type=_limit, metavar="S", help="seconds between tokens (60 and more: grows with the context)"
+    )
+    group.add_argument("--request-limit", type=_limit, metavar="S", help="seconds for a whole request (none)")
+    group.add_argument(
+        "--wait-server",
+        type=_amount,
+        metavar="S",
+        help="seconds to wait for a server that stopped answering (20), is not there yet (0), or says it is loading "
+        "(900)",
+    )
+    group.add_argument(
+        "--retries", type=_natural, metavar="N", help="of a request that failed before its first token (1)"
     )
 
-    results = parser.add_argument_group("results")
-    results.add_argument("--out", type=Path, metavar="FILE", help="results file (deepdraft-<time>.jsonl)")
-    results.add_argument(
+
+def _add_results(group: Any) -> None:
+    group.add_argument("--out", type=Path, metavar="FILE", help="results file (deepdraft-<time>.jsonl)")
+    group.add_argument(
         "--resume",
         nargs="?",
         const=True,
         metavar="FILE",
         help="go on with a results file where it stopped; alone, with the file of --out",
     )
-    results.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
-    results.add_argument("--strict", action="store_true", help="exit with 6 when a guard was violated")
-    results.add_argument("--quiet", action="store_true", help="no progress on standard error")
-    parser.set_defaults(run=run)
+    group.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
+    group.add_argument("--strict", action="store_true", help="exit with 6 when a guard was violated")
+    group.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
 def run(namespace: argparse.Namespace) -> int:
@@ -122,26 +146,28 @@ def run(namespace: argparse.Namespace) -> int:
     from deepdraft.records.file import read_run
 
     path, is_resumed = _results_path(namespace)
-    earlier = read_run(path) if is_resumed else None
-    if earlier is not None:
-        spec = _resumed_spec(namespace, earlier.header.spec)
+    if not is_resumed:
+        spec = asked_spec(namespace)
+    else:
+        earlier = read_run(path)
+        spec = resumed_spec(namespace, earlier.header)
         if earlier.is_complete:
             print(f"{path} is complete: nothing to resume", file=sys.stderr)
             return _print(namespace, path, earlier)
-    else:
-        spec = _spec(namespace)
-    with _server(spec, is_quiet=namespace.quiet) as url:
-        return _measure(namespace, spec, url, path, is_resumed=is_resumed)
+    with interruption() as signals, _server(spec, is_quiet=namespace.quiet) as url:
+        return _measure(namespace, spec, url, path, signals, is_resumed=is_resumed)
 
 
-def _measure(namespace: argparse.Namespace, spec: SweepSpec, url: str, path: Path, *, is_resumed: bool) -> int:
+def _measure(
+    namespace: argparse.Namespace, spec: SweepSpec, url: str, path: Path, signals: Interruption, *, is_resumed: bool
+) -> int:
     from deepdraft.bench.progress import Progress
     from deepdraft.bench.sweep import sweep
+    from deepdraft.cli.main import report_error
     from deepdraft.records.redact import redacted_command_line
-    from deepdraft.transport.tls import TlsOptions
 
     entry = access(namespace)
-    outcome = asyncio.run(
+    outcome = signals.run(
         sweep(
             spec,
             url=url,
@@ -149,29 +175,22 @@ def _measure(namespace: argparse.Namespace, spec: SweepSpec, url: str, path: Pat
             is_resumed=is_resumed,
             headers=entry.headers,
             admin_headers=entry.admin_headers,
-            tls=TlsOptions(
-                ca_file=entry.ca_file,
-                client_cert_file=entry.client_cert,
-                client_key_file=entry.client_key,
-                insecure=entry.is_insecure,
-            ),
+            tls=entry.tls,
             progress=Progress(num_trials=0, stream=None if namespace.quiet else sys.stderr),
             command_line=redacted_command_line(["deepdraft", *sys.argv[1:]]),
         )
     )
-    code = _print(namespace, path, outcome.run) if outcome.run is not None else 0
+    code = 0
+    if outcome.run is not None:
+        code = _print(namespace, path, outcome.run, num_unsaved=outcome.num_unsaved)
     if outcome.problem is None:
         return code
-    print(f"deepdraft: {outcome.problem.message}", file=sys.stderr)
-    hint = outcome.problem.hint
-    if hint is None and outcome.run is not None:
-        hint = f"what was measured is kept; go on with --resume {path}"
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)
-    return outcome.problem.exit_code
+    if outcome.problem.hint is None and outcome.run is not None:
+        outcome.problem.hint = f"what was measured is kept; go on with --resume {path}"
+    return report_error(outcome.problem)
 
 
-def _print(namespace: argparse.Namespace, path: Path, results: Any) -> int:
+def _print(namespace: argparse.Namespace, path: Path, results: Run, *, num_unsaved: int = 0) -> int:
     import json
 
     from deepdraft.cli.main import EXIT_GUARD_VIOLATED
@@ -179,10 +198,10 @@ def _print(namespace: argparse.Namespace, path: Path, results: Any) -> int:
 
     facts = results_object(results)
     if namespace.json:
-        print(json.dumps(facts, indent=2))
+        write_out(json.dumps(facts, indent=2) + "\n")
     else:
-        print(results_table(results))
-        print(f"results in {path}")
+        missing = f" ({num_unsaved} of its lines could not be written)" if num_unsaved else ""
+        write_out(f"{results_table(results)}\nresults in {path}{missing}\n")
     for loss in results.damage:
         print(f"deepdraft: {path}: {loss}", file=sys.stderr)
     is_flawed = bool(facts["refusals"]) or any(point["num_failed"] for point in facts["points"])
@@ -211,85 +230,6 @@ def _results_path(namespace: argparse.Namespace) -> tuple[Path, bool]:
     return namespace.out or Path(f"deepdraft-{stamp}.jsonl"), False
 
 
-def _spec(namespace: argparse.Namespace) -> SweepSpec:
-    """The spec that the flags describe."""
-    from deepdraft.bench import arrival
-    from deepdraft.bench.text import text_source
-
-    if namespace.embedded == bool(namespace.url):
-        raise UsageError(
-            "give the server's URL, or --embedded" if not namespace.url else "give a URL or --embedded, not both",
-            hint="for example: deepdraft sweep http://localhost:8000 --context-len 1k,16k",
-        )
-    lens_text = namespace.context_len or (_EMBEDDED_LENS if namespace.embedded else None)
-    if lens_text is None:
-        raise UsageError("nothing to measure", hint="give --context-len, for example --context-len 1k,16k,128k")
-    arrival.rate(namespace.arrival)
-    text_source(namespace.text)
-    return SweepSpec(
-        url=EMBEDDED_URL if namespace.embedded else namespace.url,
-        engine=namespace.engine,
-        endpoint=namespace.endpoint,
-        model=namespace.model,
-        method=namespace.method,
-        context_lens=token_counts(lens_text),
-        decode_len=namespace.decode_len,
-        num_repeats=namespace.repeats,
-        concurrencies=token_counts(namespace.concurrency),
-        num_requests=namespace.requests,
-        arrival=namespace.arrival,
-        text=namespace.text,
-        prompt_form=namespace.prompt_form,
-        needle_depth=namespace.needle,
-        num_warmups=namespace.warmups,
-        seed=namespace.seed,
-        temperature=namespace.temperature,
-        tokenizer=namespace.tokenizer,
-        server_log=str(namespace.server_log) if namespace.server_log else None,
-        device=namespace.device,
-        extra_body=extra_body(namespace),
-        keep_cache=namespace.keep_cache,
-        limits=Limits(
-            first_token_s=namespace.first_token_limit,
-            stall_s=namespace.stall_limit,
-            request_s=namespace.request_limit,
-            server_wait_s=Limits().server_wait_s if namespace.wait_server is None else namespace.wait_server,
-            start_wait_s=namespace.wait_server or 0.0,
-            num_retries=namespace.retries,
-        ),
-    )
-
-
-def _resumed_spec(namespace: argparse.Namespace, spec: SweepSpec) -> SweepSpec:
-    """The file's own spec; flags given again must say the same.
-
-    Raises UsageError when they ask for something else: the two halves would not be one sweep.
-    """
-    if not namespace.url and not namespace.embedded and namespace.context_len is None:
-        return spec
-    namespace.embedded = namespace.embedded or (not namespace.url and spec.url == EMBEDDED_URL)
-    namespace.url = namespace.url or (None if namespace.embedded else spec.url)
-    if namespace.context_len is None:
-        namespace.context_len = ",".join(str(length) for length in spec.context_lens)
-    asked, recorded = asdict(_spec(namespace)), asdict(spec)
-    for name in ("limits", "server_log"):  # patience may change; what is measured may not
-        asked.pop(name), recorded.pop(name)
-    different = [name for name, value in asked.items() if value != recorded[name]]
-    if different and different != ["url"]:
-        names = ", ".join(name for name in different if name != "url")
-        raise UsageError(
-            f"the results file was made with other settings ({names})",
-            hint="--resume FILE alone goes on with the settings of the file",
-        )
-    return _with_url(spec, asked["url"])
-
-
-def _with_url(spec: SweepSpec, url: str) -> SweepSpec:
-    import dataclasses
-
-    return dataclasses.replace(spec, url=url)
-
-
 @contextlib.contextmanager
 def _server(spec: SweepSpec, *, is_quiet: bool) -> Iterator[str]:
     """The URL to measure; starts the embedded server when that is asked for."""
@@ -307,38 +247,49 @@ def _server(spec: SweepSpec, *, is_quiet: bool) -> Iterator[str]:
         yield server.url
 
 
-def _positive(text: str) -> int:
-    value = _natural(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
+# --- values of flags
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"not a whole number: {text!r}") from None
 
 
 def _natural(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"not a whole number: {text!r}") from None
+    value = _whole(text)
     if value < 0:
         raise argparse.ArgumentTypeError("must not be negative")
     return value
 
 
-def _seconds(text: str) -> float:
+def _positive(text: str) -> int:
+    value = _whole(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _amount(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}") from None
-    if not value >= 0:
-        raise argparse.ArgumentTypeError("must not be negative")
+        raise argparse.ArgumentTypeError(f"not a number: {text!r}") from None
+    if not (value >= 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError("must be 0 or more")
+    return value
+
+
+def _limit(text: str) -> float:
+    value = _amount(text)
+    if not value:
+        raise argparse.ArgumentTypeError("must be above 0")
     return value
 
 
 def _fraction(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"not a fraction: {text!r}") from None
-    if not 0 <= value <= 1:
+    value = _amount(text)
+    if value > 1:
         raise argparse.ArgumentTypeError("must be between 0 and 1")
     return value

@@ -9,8 +9,8 @@ Verified when the repeats lie within 10 % of each other (a change of TTFT below 
 Violated when they differ by more, follow time, and chance is no explanation. They follow time when every one is
 further on than the one before (three or four repeats), or the rank correlation with time is 0.9 or more (five and
 more). Three repeats do so by chance in one case of three, so fewer than six count only with a second witness: the
-change is above 25 %, or the run's other points follow time in the same direction by more than 10 %, on average.
-Otherwise not verifiable, with the change or the scatter named.
+change is above 25 % and no single jump, or the run's other points follow time in the same direction by more than
+10 %, on average. Otherwise not verifiable, with the change or the scatter named.
 When it is wrong: a drift of 10 to 25 % in a run of one point, or one that strikes a single point, is not told from
 chance.
 """
@@ -30,6 +30,8 @@ MIN_REPEATS_ALONE = 6
 """From so many repeats on the order alone is evidence: chance gives it in less than 2 % of all cases."""
 MAX_CHANGE_FRAC = 0.10
 MAX_CHANCE_FRAC = 0.25
+MAX_JUMP_SHARE = 0.8
+"""One step between repeats that makes up more of the change than this is a hiccup in one repeat, not a trend."""
 MIN_RHO = 0.9
 MIN_REPEATS_FOR_RHO = 5
 CLIENT_ERROR_S = 3e-3
@@ -118,8 +120,10 @@ def _verdict(repeats: list[float], floor_s: float, others: Sequence[float]) -> t
     shown = 100 * abs(repeats[-1] - repeats[0]) / repeats[0] if repeats[0] > 0 else percent
     way = "rose" if change > 0 else "fell"
     text = f"{way} by {shown:.0f} % from the first repeat to the last of {len(repeats)}"
-    if len(repeats) >= MIN_REPEATS_ALONE or abs(change) > MAX_CHANCE_FRAC:
+    is_jump = max(abs(later - earlier) for earlier, later in pairwise(scaled)) > MAX_JUMP_SHARE * abs(change)
+    if len(repeats) >= MIN_REPEATS_ALONE or (abs(change) > MAX_CHANCE_FRAC and not is_jump):
         return "violated", text
+    text += " in one jump" if is_jump else ""
     if not others:
         return "not_verifiable", f"{text}, which may be chance: there is no other point to compare"
     other_change = others[-1] - others[0]

@@ -26,6 +26,10 @@ from deepdraft.units import seconds_text
 _EVENT_STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "")
 
 
+def _nothing() -> None:
+    """What is left to abort once an exchange has ended."""
+
+
 class Ending(StrEnum):
     """How an answer ended."""
 
@@ -161,9 +165,7 @@ class Exchange:
 
     def abort(self) -> None:
         """Close the connection at once; the exchange ends as ABORTED unless it had ended before."""
-        if self.ending is None:
-            self.finish(Ending.ABORTED, time.monotonic(), "given up by the caller")
-            self._abort_connection()
+        self._break_off("given up by the caller")
 
     # What follows is for the connection that feeds the exchange.
 
@@ -218,6 +220,8 @@ class Exchange:
         self._body_parts.clear()
         if self._timer is not None:
             self._timer.cancel()
+        # A finished exchange may be kept for long; the connection with its buffer is not kept with it.
+        self._abort_connection, self._is_output, self._reader = _nothing, None, None
         for waiter in (self._first_output, self._ended):
             if waiter is not None and not waiter.done():
                 waiter.set_result(None)
@@ -228,13 +232,18 @@ class Exchange:
             self._failure = failure
             self.finish(Ending.ABORTED, at, str(failure))
 
+    def _break_off(self, fault: str) -> None:
+        if self.ending is None:
+            abort_connection = self._abort_connection
+            self.finish(Ending.ABORTED, time.monotonic(), fault)
+            abort_connection()
+
     def _keep(self, body: bytes) -> None:
         room = self._max_body_bytes - self._num_body_bytes
         self._body_parts.append(body[:room])
         self._num_body_bytes += min(room, len(body))
         if len(body) > room and self._reader is None:
-            self.finish(Ending.ABORTED, time.monotonic(), f"a body of more than {self._max_body_bytes} bytes")
-            self._abort_connection()
+            self._break_off(f"a body of more than {self._max_body_bytes} bytes")
 
     def _begin_output(self, at: float) -> None:
         self.first_output_at = at
@@ -256,8 +265,8 @@ class Exchange:
         now = time.monotonic()
         for at, waited_for in self._deadlines():
             if now >= at:
-                self.fail(Stalled(f"{self.request}: {waited_for}{self._so_far()}"), now)
-                self._abort_connection()
+                self._failure = Stalled(f"{self.request}: {waited_for}{self._so_far()}")
+                self._break_off(self._failure.message)
                 return
         self._timer = None
         self._arm()

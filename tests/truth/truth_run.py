@@ -1,0 +1,208 @@
+"""Whole sweeps against servers of known truth, each request beside what really happened to it.
+
+Shared by the tests of this folder. The machine that runs them may be busy, so tests compare with what the server
+itself recorded, and `Swept.slip_s` says by how much the machine was late, server or client, at a point.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from deepdraft.errors import DeepdraftError
+from deepdraft.guards import GuardReport, guards_of
+from deepdraft.metrics import Point, event_times_s, points_of, token_times_s
+from deepdraft.records import Limits, Measurement, Run, SweepSpec
+from deepdraft.report import results_object, results_table
+from deepdraft.selftest.check import swept
+from deepdraft.simulate.patterns import PATTERNS
+from deepdraft.simulate.process import RunningServer, running
+from deepdraft.simulate.spec import Confounds, DialectName, Fault, Physics, SimulateSpec, Surface
+from deepdraft.simulate.truth import RequestTruth
+from deepdraft.stats import median
+
+QUICK = Physics(prefill_a_s=0.02, step_d_s=0.003)
+"""20 ms to the first token, 3 ms a token."""
+DRAFTED = replace(QUICK, step_d_s=0.009, committed_len_pattern=(1, 4, 2, 5))
+"""The same with a drafter: 3 tokens a step on average."""
+MACHINE_GUARDS = frozenset({"client_lag", "drift", "event_clock"})
+"""Guards that speak rightly when the machine of the test is too busy."""
+SLIPPED_S = 0.003
+NUM_TRIES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """A request as measured, beside its truth. `sent_s` is on the server's clock."""
+
+    measured: Measurement
+    truth: RequestTruth
+    sent_s: float
+
+    @property
+    def server_late_s(self) -> float:
+        """How late the server's writes were, by its own schedule, at worst."""
+        truth = self.truth
+        made = list(accumulate((step.committed_len for step in truth.steps), initial=truth.output_len - _decoded(truth)))
+        dues_s = [truth.prefill_end_s or 0.0, *(step.end_s for step in truth.steps)]
+        late_s = [0.0]
+        for write in truth.writes:
+            place = next((index for index, num_tokens in enumerate(made) if num_tokens >= write.num_tokens), -1)
+            late_s.append(write.time_s - dues_s[place])
+        return max(late_s)
+
+    @property
+    def client_late_s(self) -> float:
+        """How late the client's stamps were, by the server's writes, at worst."""
+        times_s = token_times_s(self.measured.trace)
+        num_events = list(accumulate(write.num_events for write in self.truth.writes))
+        if not times_s or num_events[-1:] != [len(times_s)]:
+            return 0.0
+        return max(
+            self.sent_s + times_s[count - 1] - write.time_s
+            for count, write in zip(num_events, self.truth.writes, strict=True)
+            if count
+        )
+
+
+def _decoded(truth: RequestTruth) -> int:
+    return sum(step.committed_len for step in truth.steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """A sweep and the truth about it."""
+
+    simulated: SimulateSpec
+    run: Run
+    problem: DeepdraftError | None
+    truths: tuple[RequestTruth, ...]
+
+    @functools.cached_property
+    def points(self) -> tuple[Point, ...]:
+        return points_of(self.run)
+
+    @property
+    def point(self) -> Point:
+        """The only point."""
+        (point,) = self.points
+        return point
+
+    @functools.cached_property
+    def object(self) -> dict[str, Any]:
+        """What `deepdraft show --json` prints."""
+        return results_object(self.run)
+
+    @functools.cached_property
+    def table(self) -> str:
+        return results_table(self.run)
+
+    @functools.cached_property
+    def besides(self) -> tuple[Beside, ...]:
+        """The measured requests that succeeded, no warm-ups, in the order they were sent."""
+        wanted = [one for one in self.run.measurements if one.failure is None and not one.is_warmup]
+        by_time = sorted(self.truths, key=lambda truth: truth.received_s)
+        longest = max(one.max_tokens for one in wanted)
+        # Only measured requests ask for so many tokens: they tie the sweep's clock to the server's.
+        firsts = [truth.received_s for truth in by_time if truth.max_tokens == longest]
+        sent = [one.started_at_s for one in self.run.measurements if one.max_tokens == longest]
+        origin_s = min(at_s - sent_at_s for at_s, sent_at_s in zip(firsts, sorted(sent), strict=True))
+        found = []
+        for one in sorted(wanted, key=lambda one: one.started_at_s):
+            sent_s = origin_s + one.started_at_s
+            truth = min(by_time, key=lambda truth: abs(truth.received_s - sent_s))
+            assert truth.max_tokens == one.max_tokens
+            by_time.remove(truth)
+            found.append(Beside(measured=one, truth=truth, sent_s=sent_s))
+        return tuple(found)
+
+    def besides_of(self, point: Point) -> list[Beside]:
+        """The requests of one point."""
+        trials = {trial.trial_id for trial in point.trials}
+        return [beside for beside in self.besides if beside.measured.trial_id in trials]
+
+    def slip_s(self, point: Point) -> float:
+        """By how much the machine was late while this point was measured, at worst: server or client."""
+        return max(max(beside.server_late_s, beside.client_late_s) for beside in self.besides_of(point))
+
+    def guards(self, point: Point | None = None) -> dict[str, GuardReport]:
+        """The guards' answers for a point (the only one when none is named)."""
+        reports = guards_of(self.run, point or self.point, self.points)
+        return {report.name: report for report in reports}
+
+    def violated(self) -> list[tuple[Point, GuardReport]]:
+        """Every violated guard at every point."""
+        return [
+            (point, report)
+            for point in self.points
+            for report in self.guards(point).values()
+            if report.state == "violated"
+        ]
+
+    def unexcused(self) -> list[tuple[Point, GuardReport]]:
+        """Violated guards that a busy machine does not explain."""
+        return [
+            (point, report)
+            for point, report in self.violated()
+            if report.name not in MACHINE_GUARDS or self.slip_s(point) < SLIPPED_S
+        ]
+
+    def median(self, name: str) -> float:
+        """The median of a figure at the only point; it must be known."""
+        brief = self.point.summary(name)
+        assert brief is not None, f"{name} is not known"
+        return brief.median
+
+    def marks(self, name: str) -> dict[str, list[str]]:
+        """What `results_object` says against a figure of the only point."""
+        (point,) = self.object["points"]
+        return dict(point["in_doubt"].get(name, {"violated": [], "not_verifiable": []}))
+
+
+def sweep(simulated: SimulateSpec, spec: SweepSpec) -> Swept:
+    """Run one sweep against one server."""
+    with running(simulated) as server:
+        return sweep_of(server, spec)
+
+
+def sweep_of(server: RunningServer, spec: SweepSpec) -> Swept:
+    """Run a sweep against a server that runs already."""
+    server.truths(reset=True)
+    run, problem = swept(server, spec)
+    return Swept(simulated=server.spec, run=run, problem=problem, truths=tuple(server.truths()))
+
+
+def quiet(make: Callable[[], Swept], is_good: Callable[[Swept], bool]) -> Swept:
+    """The first of a few sweeps that is good, else the last: a neighbour on the machine is no fault of ours."""
+    for _ in range(NUM_TRIES - 1):
+        made = make()
+        if is_good(made):
+            return made
+    return make()
+
+
+def sweep_spec(*context_lens: int, **fields: Any) -> SweepSpec:
+    """A short sweep: one point of 400 tokens, 32 tokens generated, once, without a warm-up, unless told otherwise."""
+    fields = {"num_repeats": 1, "num_warmups": 0, "decode_len": 32, "endpoint": "chat"} | fields
+    return SweepSpec(url="simulated", context_lens=context_lens or (400,), **fields)
+
+
+def server_spec(
+    dialect: DialectName = "vllm",
+    physics: Physics = QUICK,
+    *,
+    faults: Iterable[Fault] = (),
+    surface: Surface | None = None,
+    **confounds: Any,
+) -> SimulateSpec:
+    """A server that is quick, with confounds by name."""
+    return SimulateSpec(
+        dialect=dialect,
+        physics=physics,
+        confounds=Confounds(**confounds),
+        faults=tuple(faults),
+        surface=surface or Surface(),
+    )
