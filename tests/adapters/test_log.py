@@ -64,15 +64,15 @@ def test_a_sglang_log_without_a_drafter_says_nothing(recorded: Any) -> None:
 def test_one_prefix_two_orders(engine: str, line: str) -> None:
     found = log_acceptance(engine, line)
     assert found is not None
-    assert (found.num_accepted_tokens, found.num_draft_tokens) == (45, 90)
     assert found.stated_acceptance_len == 2.5
+    # The counts are of an interval, not of the request: steps reckoned from them would be wrong.
+    assert (found.num_steps, found.num_accepted_tokens, found.num_draft_tokens) == (None, None, None)
 
 
 def test_intervals_are_weighted_by_what_they_drafted() -> None:
     second = VLLM.replace("2.50", "1.00").replace("Accepted: 45", "Accepted: 0").replace("Drafted: 90", "Drafted: 30")
     found = log_acceptance("vllm", VLLM + "noise\n" + second)
     assert found is not None
-    assert (found.num_accepted_tokens, found.num_draft_tokens) == (45, 120)
     assert found.stated_acceptance_len == pytest.approx((2.5 * 90 + 1.0 * 30) / 120)
 
 

@@ -39,11 +39,50 @@ def test_fastapi_complaints_name_their_fields() -> None:
     assert server_words(body) == "stream_options.x: Extra inputs are not permitted; model: Field required"
 
 
-def test_a_recorded_refusal(recorded: Any) -> None:
-    body = recorded.bytes("llama.cpp-2026-10/error_context_exceeded.json")
-    assert error_message(400, body) == (
-        "HTTP 400: request (5404 tokens) exceeds the available context size (4096 tokens), try increasing it"
-    )
+RECORDED = [
+    (
+        "llama.cpp-2026-10/error_context_exceeded.json",
+        "request (5404 tokens) exceeds the available context size (4096 tokens), try increasing it",
+    ),
+    (
+        "vllm-0.32.0/error_400_over_long.json",
+        "This model's maximum context length is 32768 tokens. However, your prompt contains at least 32769 input "
+        "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input "
+        "prompt. (parameter=input_tokens, value=32769)",
+    ),
+    (
+        "vllm-0.32.0/error_400_max_tokens.json",
+        "max_tokens=40000 cannot be greater than max_model_len=32768. Please request fewer output tokens. "
+        "(parameter=max_tokens, value=40000)",
+    ),
+    (
+        "vllm-0.32.0/error_404_model_name.json",
+        "The model `other` does not exist. Valid aliases: tiny-llama.",
+    ),
+    (
+        "sglang-0.5.23/error_400_over_long.json",
+        "The input (40000 tokens) is longer than the model's context length (32768 tokens).",
+    ),
+    (
+        "sglang-0.5.23/error_400_over_long_generate.json",
+        "The input (40000 tokens) is longer than the model's context length (32768 tokens).",
+    ),
+    ("transformers-5.24.0/error_422_unknown_field.json", "Unexpected fields in the request: {'ignore_eos'}"),
+    ("transformers-5.24.0/error_400_model_name.json", "Server is pinned to 'tiny-llama'; requested 'other'."),
+    ("transformers-5.24.0/error_400_token_ids.json", "prompt must be a string."),
+    ("transformers-5.24.0/error_500.txt", "Internal Server Error"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), RECORDED)
+def test_recorded_refusals(recorded: Any, name: str, words: str) -> None:
+    assert error_message(400, recorded.bytes(name)) == f"HTTP 400: {words}"
+
+
+def test_a_recorded_refusal_with_a_traceback_stays_one_line(recorded: Any) -> None:
+    words = server_words(recorded.bytes("sglang-0.5.23/error_400_negative_max_tokens.json"))
+    assert "max_tokens must be positive" in words
+    assert "\n" not in words
 
 
 def test_a_status_without_words_says_what_it_means() -> None:

@@ -99,6 +99,16 @@ def test_an_error_in_a_started_stream(tools: Any, recorded: Any) -> None:  # C40
     assert trace.server_fields["error"]["code"] == 500
 
 
+def test_a_prompt_too_long_for_the_native_route_fails_under_http_200(tools: Any, recorded: Any) -> None:  # C40
+    trace, failure = measured(tools, stream(tools, recorded.stream("sglang-0.5.23/generate_stream_over_long.sse")))
+    assert failure == Failure(
+        name="ErrorInStream",
+        message="The input (40000 tokens) is longer than the model's context length (32768 tokens).",
+        http_status=200,
+    )
+    assert (trace.events.kinds, trace.usage) == ("ed", None)
+
+
 @pytest.mark.parametrize(
     "error", [{"object": "error", "message": "boom", "code": 500}, {"error": "boom"}, {"error": {"message": "boom"}}]
 )

@@ -1,22 +1,23 @@
 """A sweep gives back the physics of the server it measured: prefill a, b, c, step d, e, and the acceptance length.
 
-Two comparisons. With the truth log: the same least squares over what the server itself wrote, so that neither a busy
-machine nor the noise that was asked for plays a part; the tolerance is the client's. With the physics as stated,
-where the server kept to its schedule.
+Twice: against the truth log (least squares over what the server itself wrote, so that the noise that was asked for
+plays no part), and without noise against the physics as stated. Requests in which the machine of the test was late
+take no part in the fits. So that this hides no fault of ours, the median error over all requests is held as well.
 """
 
 from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from truth_run import Beside, Swept, quiet, server_spec, sweep, sweep_spec
 
-from deepdraft.metrics import Point
+from deepdraft.metrics import Point, Sample
+from deepdraft.metrics.speculation import STEP_FROM_TOKENS
 from deepdraft.simulate.spec import DialectName, Physics
 
 DIALECTS: tuple[DialectName, ...] = ("sglang", "vllm", "llamacpp", "openai")
@@ -34,103 +35,117 @@ PHYSICS = Physics(
 """At the longest context: 30 ms + 40 ms + 50 ms of prefill, 3 ms + 2 ms a step, 2.3 tokens a step."""
 
 CLIENT_S = 0.0015
-"""How far a TTFT of ours may be from the server's: half of what the client claims for one stream."""
-COEFFICIENT_FRAC = 0.05
-CURVE_FRAC = 0.03
+"""How far the median TTFT of ours may be from the server's: half of what the client claims for one stream."""
+CALM_S = 0.0015
+"""Half a step: what is less late than this was undisturbed."""
+PREFILL_FRAC = 0.05
 STEP_FRAC = 0.03
+STEP_FLOOR_S = 5e-5
+ACCEPTANCE_FRAC = 0.06
+
+STATED_PREFILL = (PHYSICS.prefill_a_s, PHYSICS.prefill_b_s * LONGEST, PHYSICS.prefill_c_s * LONGEST**2)
+STATED_STEP = (PHYSICS.step_d_s, PHYSICS.step_e_s * LONGEST)
 
 
-@dataclass(frozen=True)
-class Law:
-    """Coefficients in seconds at the longest context: a, b n, c n^2; d, e n."""
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """One sample beside the truth: of one request, or of the two of a pair."""
 
-    prefill: tuple[float, float, float]
-    step: tuple[float, float]
+    sample: Sample
+    uncached_len: int
+    besides: tuple[Beside, ...]
 
+    @property
+    def is_ttft_calm(self) -> bool:
+        return self.besides[0].first_late_s < CALM_S
 
-STATED = Law(
-    prefill=(PHYSICS.prefill_a_s, PHYSICS.prefill_b_s * LONGEST, PHYSICS.prefill_c_s * LONGEST**2),
-    step=(PHYSICS.step_d_s, PHYSICS.step_e_s * LONGEST),
-)
+    @property
+    def is_step_calm(self) -> bool:
+        """Whether the span was undisturbed; where bursts of arrivals must tell the steps, everything in it."""
+        last = self.besides[-1]
+        if len(self.besides) > 1 and not (self.is_ttft_calm and last.first_late_s < CALM_S):
+            return False
+        is_told = self.sample.sources["step_s"] == STEP_FROM_TOKENS
+        return last.span_late_s < CALM_S and (is_told or last.late_s < CALM_S)
+
+    @property
+    def true_ttft_s(self) -> float:
+        """Receipt to first write; of a pair, of its first request."""
+        truth = self.besides[0].truth
+        return truth.writes[0].time_s - truth.received_s
+
+    @property
+    def true_step_s(self) -> float:
+        """First write to last write / steps; of a pair: what the second request took longer / its steps."""
+        truth = self.besides[-1].truth
+        began_s = truth.writes[0].time_s if len(self.besides) == 1 else truth.received_s + self.true_ttft_s
+        return (truth.writes[-1].time_s - began_s) / len(truth.steps)
+
+    @property
+    def ttft_error_s(self) -> float:
+        return self.sample.figures["ttft_s"] - self.true_ttft_s
+
+    @property
+    def step_error_frac(self) -> float:
+        return self.sample.figures["step_s"] / self.true_step_s - 1
+
+    @property
+    def true_tokens_per_step(self) -> float:
+        steps = self.besides[-1].truth.steps
+        return sum(step.committed_len for step in steps) / len(steps)
+
+    @property
+    def middle_len(self) -> float:
+        """The context length of the middle step."""
+        steps = self.besides[-1].truth.steps
+        return sum(step.context_len for step in steps) / len(steps)
 
 
 @functools.cache
-def swept_once(dialect: DialectName, method: str, noise_frac: float) -> Swept:
-    """One sweep for all the tests that look at it; again when the machine was too busy for a fair one."""
-    physics = Physics(
-        **{name: getattr(PHYSICS, name) for name in ("prefill_a_s", "prefill_b_s", "prefill_c_s")},
-        step_d_s=PHYSICS.step_d_s,
-        step_e_s=PHYSICS.step_e_s,
-        committed_len_probs=PHYSICS.committed_len_probs,
-        noise_frac=noise_frac,
+def samples_of(dialect: DialectName, method: str, noise_frac: float) -> tuple[Timed, ...]:
+    """One sweep for all the tests that look at it; again when the machine disturbed every repeat of some point."""
+    simulated = server_spec(dialect, replace(PHYSICS, noise_frac=noise_frac), template_len=7)
+    spec = sweep_spec(
+        *(CONTEXT_LENS if not noise_frac else CONTEXT_LENS[::2] + CONTEXT_LENS[-1:]),
+        method=method,
+        decode_len=DECODE_LEN,
+        num_repeats=3,
     )
-    simulated = server_spec(dialect, physics, template_len=7)
-    num_repeats = 3 if method == "streaming" else 2
-    spec = sweep_spec(*CONTEXT_LENS, method=method, decode_len=DECODE_LEN, num_repeats=num_repeats)
-    return quiet(lambda: sweep(simulated, spec), _is_fair)
+    made = quiet(lambda: sweep(simulated, spec), _is_calm_everywhere)
+    assert made.problem is None
+    assert all(point.num_failed == 0 and not point.refused_pairs for point in made.points)
+    return tuple(one for point in made.points for one in timed(made, point))
 
 
-def _is_fair(made: Swept) -> bool:
-    """Whether the machine let both sides keep their times at most requests."""
-    late_s = [max(beside.server_late_s, beside.client_late_s) for beside in made.besides]
-    return statistics.quantiles(late_s, n=10)[7] < 0.002
+def _is_calm_everywhere(made: Swept) -> bool:
+    samples = [timed(made, point) for point in made.points]
+    return all(any(one.is_ttft_calm for one in each) and any(one.is_step_calm for one in each) for each in samples)
 
 
-def fitted(context_lens: Sequence[float], values_s: Sequence[float], degree: int) -> tuple[float, ...]:
-    """Least squares; coefficients scaled to the longest context."""
-    powers = np.vander(np.array(context_lens) / LONGEST, degree + 1, increasing=True)
-    return tuple(np.linalg.lstsq(powers, np.array(values_s), rcond=None)[0])
+def timed(made: Swept, point: Point) -> list[Timed]:
+    """The samples of a point beside the truth."""
+    besides = made.besides_of(point)
+    found = []
+    for sample in point.samples:
+        own = tuple(beside for beside in besides if beside.measured.trial_id == sample.trial_id)
+        (uncached_len,) = {(beside.truth.prompt_len or 0) - (beside.truth.cached_len or 0) for beside in own}
+        assert uncached_len == point.context_len == point.asked_context_len
+        found.append(Timed(sample=sample, uncached_len=uncached_len, besides=own))
+    return found
 
 
-def measured_law(made: Swept) -> Law:
-    """From the sweep's own figures."""
-    lens = [uncached_len(made, point) for point in made.points]
-    middles = [point.context_len + DECODE_LEN / 2 for point in made.points]
-    prefill = fitted(lens, [figure(point, "ttft_s") for point in made.points], 2)
-    step = fitted(middles, [figure(point, "step_s") for point in made.points], 1)
-    return Law(prefill=prefill, step=step)  # type: ignore[arg-type]
+def fitted(lens: Sequence[float], values_s: Sequence[float], degree: int) -> tuple[float, ...]:
+    """Least squares; seconds at the longest context, one a power of the length."""
+    powers = np.vander(np.array(lens) / LONGEST, degree + 1, increasing=True)
+    return tuple(float(value) for value in np.linalg.lstsq(powers, np.array(values_s), rcond=None)[0])
 
 
-def true_law(made: Swept) -> Law:
-    """From the server's log, read as the method reads its own stamps."""
-    lens = [uncached_len(made, point) for point in made.points]
-    middles = [point.context_len + DECODE_LEN / 2 for point in made.points]
-    prefill = fitted(lens, [true_median(made, point, true_ttft_s) for point in made.points], 2)
-    step = fitted(middles, [true_median(made, point, true_step_s) for point in made.points], 1)
-    return Law(prefill=prefill, step=step)  # type: ignore[arg-type]
+def prefill_law(samples: Sequence[Timed], values_s: Sequence[float]) -> tuple[float, ...]:
+    return fitted([one.uncached_len for one in samples], values_s, 2)
 
 
-def figure(point: Point, name: str) -> float:
-    brief = point.summary(name)
-    assert brief is not None, f"{name} is missing at {point.context_len}"
-    return brief.median
-
-
-def uncached_len(made: Swept, point: Point) -> int:
-    """Actual uncached prompt tokens, which must be what was asked."""
-    (length,) = {(beside.truth.prompt_len or 0) - (beside.truth.cached_len or 0) for beside in made.besides_of(point)}
-    assert length == point.context_len == point.asked_context_len
-    return length
-
-
-def true_median(made: Swept, point: Point, value: Callable[[Sequence[Beside]], float]) -> float:
-    by_trial: dict[str, list[Beside]] = {}
-    for beside in made.besides_of(point):
-        by_trial.setdefault(beside.measured.trial_id, []).append(beside)
-    return statistics.median(value(besides) for besides in by_trial.values())
-
-
-def true_ttft_s(besides: Sequence[Beside]) -> float:
-    """Receipt to first write; with two points: of the first request."""
-    truth = besides[0].truth
-    return truth.writes[0].time_s - truth.received_s
-
-
-def true_step_s(besides: Sequence[Beside]) -> float:
-    """First write to last, over the steps; with two points: what the second request took longer, over its steps."""
-    truth = besides[-1].truth
-    began_s = truth.writes[0].time_s if len(besides) == 1 else truth.received_s + true_ttft_s(besides)
-    return (truth.writes[-1].time_s - began_s) / len(truth.steps)
+def step_law(samples: Sequence[Timed], values_s: Sequence[float]) -> tuple[float, ...]:
+    return fitted([one.middle_len for one in samples], values_s, 1)
 
 
 def assert_near(ours: Sequence[float], true: Sequence[float], frac: float, floor_s: float) -> None:
@@ -151,46 +166,45 @@ every_sweep = pytest.mark.parametrize(
 
 @every_sweep
 def test_the_law_of_the_server_is_found(dialect, method, noise_frac):
-    made = swept_once(dialect, method, noise_frac)
-    assert made.problem is None
-    assert all(not point.refused_pairs and not point.failures for point in made.points)
-    ours, true = measured_law(made), true_law(made)
-    for point in made.points:
-        its_ttft_s = true_median(made, point, true_ttft_s)
-        assert abs(figure(point, "ttft_s") - its_ttft_s) <= CLIENT_S + 0.01 * its_ttft_s
-        assert figure(point, "step_s") == pytest.approx(true_median(made, point, true_step_s), rel=STEP_FRAC, abs=1e-4)
-    assert_near(ours.prefill, true.prefill, COEFFICIENT_FRAC, CLIENT_S)
-    assert_near(ours.step, true.step, COEFFICIENT_FRAC, 1e-4)
+    samples = samples_of(dialect, method, noise_frac)
+    calm = [one for one in samples if one.is_ttft_calm]
+    ours = prefill_law(calm, [one.sample.figures["ttft_s"] for one in calm])
+    assert_near(ours, prefill_law(calm, [one.true_ttft_s for one in calm]), PREFILL_FRAC, CLIENT_S)
+    calm = [one for one in samples if one.is_step_calm]
+    ours = step_law(calm, [one.sample.figures["step_s"] for one in calm])
+    assert_near(ours, step_law(calm, [one.true_step_s for one in calm]), STEP_FRAC, STEP_FLOOR_S)
+
+
+@every_sweep
+def test_over_all_requests_the_client_is_right(dialect, method, noise_frac):
+    samples = samples_of(dialect, method, noise_frac)
+    assert abs(statistics.median(one.ttft_error_s for one in samples)) <= CLIENT_S
+    assert abs(statistics.median(one.step_error_frac for one in samples)) <= STEP_FRAC
 
 
 @pytest.mark.parametrize("method", ["streaming", "two-point"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_without_noise_it_is_the_law_that_was_stated(dialect, method):
-    made = swept_once(dialect, method, 0.0)
-    ours = measured_law(made)
-    slipped = [true - stated for true, stated in zip(true_law(made).prefill, STATED.prefill, strict=True)]
-    expected = [stated + slip for stated, slip in zip(STATED.prefill, slipped, strict=True)]
-    assert_near(ours.prefill, expected, COEFFICIENT_FRAC, CLIENT_S)
-    assert_near(ours.step, STATED.step, COEFFICIENT_FRAC, 1e-4)
+    samples = samples_of(dialect, method, 0.0)
+    calm = [one for one in samples if one.is_ttft_calm]
+    assert_near(
+        prefill_law(calm, [one.sample.figures["ttft_s"] for one in calm]), STATED_PREFILL, PREFILL_FRAC, CLIENT_S
+    )
+    calm = [one for one in samples if one.is_step_calm]
+    assert_near(step_law(calm, [one.sample.figures["step_s"] for one in calm]), STATED_STEP, STEP_FRAC, STEP_FLOOR_S)
 
 
 @every_sweep
 def test_the_acceptance_length_is_found(dialect, method, noise_frac):
-    made = swept_once(dialect, method, noise_frac)
-    samples = {id(sample.request): sample for point in made.points for sample in point.samples}
-    num_tokens = num_steps = 0.0
-    for beside in made.besides:
-        sample = samples.get(id(beside.measured))
-        if sample is None:  # the first of a pair
-            continue
-        steps = beside.truth.steps
-        per_step = sum(step.committed_len for step in steps) / len(steps)
-        if dialect == "openai":  # tells nothing: bursts of arrivals must do
-            assert "acceptance_len" not in sample.figures
+    samples = [one for one in samples_of(dialect, method, noise_frac) if one.is_step_calm]
+    for one in samples:
+        figures = one.sample.figures
+        if dialect == "openai":  # it tells nothing: bursts of arrivals and the length of texts must do
+            assert "acceptance_len" not in figures
+            assert figures["tokens_per_step"] == pytest.approx(one.true_tokens_per_step, rel=0.12)
         else:
-            assert sample.figures["acceptance_len"] == pytest.approx(per_step, rel=1e-6)
-            assert sample.figures["tokens_per_step"] == pytest.approx(per_step, rel=1e-6)
-        num_tokens += (beside.truth.output_len or 0) - 1
-        num_steps += ((beside.truth.output_len or 0) - 1) / sample.figures["tokens_per_step"]
-    # The last step of a request is cut short by its limit, which takes about 2 % off.
-    assert num_tokens / num_steps == pytest.approx(PHYSICS.mean_committed_len, rel=0.06)
+            assert figures["acceptance_len"] == pytest.approx(one.true_tokens_per_step, rel=1e-6)
+            assert figures["tokens_per_step"] == pytest.approx(one.true_tokens_per_step, rel=1e-6)
+    ours = statistics.harmonic_mean([one.sample.figures["tokens_per_step"] for one in samples])
+    # The chance in so few steps, and the last step of a request, which its limit cuts short, are in the tolerance.
+    assert ours == pytest.approx(PHYSICS.mean_committed_len, rel=ACCEPTANCE_FRAC)

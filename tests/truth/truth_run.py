@@ -14,15 +14,13 @@ from typing import Any
 
 from deepdraft.errors import DeepdraftError
 from deepdraft.guards import GuardReport, guards_of
-from deepdraft.metrics import Point, event_times_s, points_of, token_times_s
+from deepdraft.metrics import Point, points_of, token_times_s
 from deepdraft.records import Limits, Measurement, Run, SweepSpec
 from deepdraft.report import results_object, results_table
 from deepdraft.selftest.check import swept
-from deepdraft.simulate.patterns import PATTERNS
 from deepdraft.simulate.process import RunningServer, running
 from deepdraft.simulate.spec import Confounds, DialectName, Fault, Physics, SimulateSpec, Surface
 from deepdraft.simulate.truth import RequestTruth
-from deepdraft.stats import median
 
 QUICK = Physics(prefill_a_s=0.02, step_d_s=0.003)
 """20 ms to the first token, 3 ms a token."""
@@ -43,33 +41,49 @@ class Beside:
     sent_s: float
 
     @property
-    def server_late_s(self) -> float:
-        """How late the server's writes were, by its own schedule, at worst."""
-        truth = self.truth
-        made = list(accumulate((step.committed_len for step in truth.steps), initial=truth.output_len - _decoded(truth)))
-        dues_s = [truth.prefill_end_s or 0.0, *(step.end_s for step in truth.steps)]
-        late_s = [0.0]
-        for write in truth.writes:
-            place = next((index for index, num_tokens in enumerate(made) if num_tokens >= write.num_tokens), -1)
-            late_s.append(write.time_s - dues_s[place])
-        return max(late_s)
+    def receipt_late_s(self) -> float:
+        """How long the request waited to be read by the server, which no schedule of it knows."""
+        return self.truth.received_s - self.sent_s
 
-    @property
-    def client_late_s(self) -> float:
-        """How late the client's stamps were, by the server's writes, at worst."""
+    @functools.cached_property
+    def server_late_s(self) -> tuple[float, ...]:
+        """How late each write of the server was, by its own schedule."""
+        truth = self.truth
+        num_with_first = truth.output_len - sum(step.committed_len for step in truth.steps)
+        made = list(accumulate((step.committed_len for step in truth.steps), initial=num_with_first))
+        dues_s = [truth.prefill_end_s or 0.0, *(step.end_s for step in truth.steps)]
+        return tuple(
+            write.time_s
+            - next((due for due, num in zip(dues_s, made, strict=True) if num >= write.num_tokens), dues_s[-1])
+            for write in truth.writes
+        )
+
+    @functools.cached_property
+    def client_late_s(self) -> tuple[float, ...]:
+        """How late the client's stamp of each write was; empty where events and writes can't be paired."""
         times_s = token_times_s(self.measured.trace)
         num_events = list(accumulate(write.num_events for write in self.truth.writes))
         if not times_s or num_events[-1:] != [len(times_s)]:
-            return 0.0
-        return max(
-            self.sent_s + times_s[count - 1] - write.time_s
+            return ()
+        return tuple(
+            self.sent_s + times_s[max(count, 1) - 1] - write.time_s
             for count, write in zip(num_events, self.truth.writes, strict=True)
-            if count
         )
 
+    @property
+    def first_late_s(self) -> float:
+        """How late the first token was by all of it together: receipt, write, stamp."""
+        return self.receipt_late_s + self.server_late_s[0] + sum(self.client_late_s[:1])
 
-def _decoded(truth: RequestTruth) -> int:
-    return sum(step.committed_len for step in truth.steps)
+    @property
+    def span_late_s(self) -> float:
+        """By how much the time from the first token to the last is off, whoever was late."""
+        return sum(abs(late_s[-1] - late_s[0]) for late_s in (self.server_late_s, self.client_late_s) if late_s)
+
+    @property
+    def late_s(self) -> float:
+        """How late anything was, at worst."""
+        return max(self.receipt_late_s, *self.server_late_s, *self.client_late_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +140,7 @@ class Swept:
 
     def slip_s(self, point: Point) -> float:
         """By how much the machine was late while this point was measured, at worst: server or client."""
-        return max(max(beside.server_late_s, beside.client_late_s) for beside in self.besides_of(point))
+        return max(beside.late_s for beside in self.besides_of(point))
 
     def guards(self, point: Point | None = None) -> dict[str, GuardReport]:
         """The guards' answers for a point (the only one when none is named)."""

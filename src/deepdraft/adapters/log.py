@@ -23,7 +23,6 @@ _SGLANG_ACCEPT_LEN = re.compile(r"(?<!block )accept len: (\d+(?:\.\d+)?)")
 _SGLANG_PREFILL = re.compile(r"Prefill batch(?: \[\d+\])?, .*?#new-token: (\d+), #cached-token: (\d+)")
 _SPEC_METRICS = "SpecDecoding metrics:"
 _MEAN_LENGTH = re.compile(r"Mean acceptance length: (\d+(?:\.\d+)?)")
-_ACCEPTED = re.compile(r"\bAccepted: (\d+)")
 _DRAFTED = re.compile(r"\bDrafted: (\d+)")
 _LLAMACPP = re.compile(
     r"draft acceptance(?: rate)?\s*=\s*\d+(?:\.\d+)?\s*\(\s*(\d+) accepted\s*/\s*(\d+) generated\)"
@@ -84,25 +83,25 @@ def sglang_acceptance(text: str) -> Acceptance | None:
 
 
 def spec_metrics_acceptance(text: str) -> Acceptance | None:
-    """Sums over the `SpecDecoding metrics` lines of vLLM and LMDeploy (same prefix, other order); bonus included in
-    the mean. A line covers about ten seconds of everything the engine ran."""
+    """The mean over the `SpecDecoding metrics` lines of vLLM and LMDeploy (same prefix, other order), bonus included.
+
+    A line covers about ten seconds of everything the engine ran, so its counts are no request's and are not given:
+    steps reckoned from them and one request's tokens would be wrong.
+    """
     lines = [line for line in text.splitlines() if _SPEC_METRICS in line]
-    accepted, drafted, weighted = 0, 0, 0.0
+    drafted, weighted = 0, 0.0
     num_lines = 0
     for line in lines:
-        mean, taken, proposed = _MEAN_LENGTH.search(line), _ACCEPTED.search(line), _DRAFTED.search(line)
-        if not (mean and taken and proposed):
+        mean, proposed = _MEAN_LENGTH.search(line), _DRAFTED.search(line)
+        if not (mean and proposed):
             continue
         num_lines += 1
-        accepted += int(taken[1])
         drafted += int(proposed[1])
         weighted += float(mean[1]) * int(proposed[1])
     if not num_lines or not drafted:
         return None
     return Acceptance(
         source=f"server log: {num_lines} `SpecDecoding metrics` line{'s' if num_lines > 1 else ''}",
-        num_draft_tokens=drafted,
-        num_accepted_tokens=accepted,
         stated_acceptance_len=weighted / drafted,
         doubt="a line covers an interval of the whole engine, not one request",
     )

@@ -274,11 +274,11 @@ class _TrialRun:
 def _has_caught_up(before: ServerReading, after: ServerReading, expected_tokens: int) -> bool:
     if after.num_running or after.num_waiting:
         return False
-    made = after.counters.get("generation_tokens")
-    if made is None:
-        return True
+    made, made_before = after.counters.get("generation_tokens"), before.counters.get("generation_tokens", 0.0)
+    if made is None or made < made_before:
+        return True  # it does not count them, or was restarted and will never get there
     # Some engines count the token that prefill samples apart, so one missing a request is no lag.
-    return made - before.counters.get("generation_tokens", 0.0) >= expected_tokens
+    return made - made_before >= expected_tokens
 
 
 @contextmanager
