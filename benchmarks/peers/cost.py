@@ -82,6 +82,13 @@ class Pair:
             return None
         return (self.long.reported.ttft.median_s - self.long.ttft.median_s) * 1e3
 
+    @property
+    def tpot_error_frac(self) -> float | None:
+        """(Reported - true) / true TPOT in the long run, means over the streams."""
+        if self.long.reported is None or self.long.reported.tpot is None or self.long.tpot is None:
+            return None
+        return self.long.reported.tpot.mean_s / self.long.tpot.mean_s - 1
+
 
 Costs = Mapping[str, Mapping[int, Sequence[Pair]]]
 """By client's name, by number of streams: a pair for each round."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from .cost import LOADS, Costs, Pair
+from .cost import LOADS, Costs, Load, Pair
 from .page import OURS, named, row, rule, spread
 
 FLOOR_AIM_US = 75.0
@@ -22,7 +22,8 @@ def cost_section(costs: Costs, taken: str) -> str:
             f"Median over {len(next(iter(costs[OURS].values())))} rounds (lowest to highest). An event carries one "
             "token. *In the streams*: CPU from the server's receipt of the first request to its last token, the "
             "difference of a long and a short run over the events between them. *To the end*: the same, to the "
-            "client's exit, so that what a client does with an event after the streams counts too.",
+            "client's exit, so that what a client does with an event after the streams counts too; with the engines' "
+            "clients half a second of other work there swings from run to run, and can turn the difference negative.",
             "",
             *_cpu_table(costs, "CPU us an event, in the streams", lambda pair: pair.in_streams_us),
             "",
@@ -36,7 +37,7 @@ def cost_section(costs: Costs, taken: str) -> str:
 
 
 def _cpu_table(costs: Costs, title: str, figure: Callable[[Pair], float]) -> Iterator[str]:
-    heads = [f"{load.num_streams} streams, {load.events_s:.0f} events/s" for load in LOADS]
+    heads = [f"{_streams(load)}, {load.events_s:,.0f} events/s" for load in LOADS]
     yield row([title, *heads])
     yield rule(1 + len(heads))
     for name, pairs in costs.items():
@@ -52,11 +53,13 @@ def _fixed_table(costs: Costs) -> Iterator[str]:
             f"wall s beside the streams, {few} stream",
             f"wall s beside the streams, {many} streams",
             f"TTFT error ms, {many} starting at once",
+            f"TPOT error %, {many} streams",
         ]
     )
-    yield rule(5)
+    yield rule(6)
     for name, pairs in costs.items():
         errors = [pair.ttft_error_ms for pair in pairs[many] if pair.ttft_error_ms is not None]
+        tpot_errors = [100 * pair.tpot_error_frac for pair in pairs[many] if pair.tpot_error_frac is not None]
         yield row(
             [
                 named(name),
@@ -64,6 +67,7 @@ def _fixed_table(costs: Costs) -> Iterator[str]:
                 spread([pair.beyond_streams_s for pair in pairs[few]], ".1f"),
                 spread([pair.beyond_streams_s for pair in pairs[many]], ".1f"),
                 spread(errors, "+.1f") if errors else "not said",
+                spread(tpot_errors, "+.1f") if tpot_errors else "not said",
             ]
         )
 
@@ -72,14 +76,14 @@ def _cost_reading(costs: Costs) -> Iterator[str]:
     """What the figures say and what they don't: two ranges that overlap show no difference."""
     yield "Reading:"
     yield ""
+    figures: dict[str, Callable[[Pair], float]] = {
+        "in the streams": lambda pair: pair.in_streams_us,
+        "to the end": lambda pair: pair.to_end_us,
+    }
     for load in LOADS:
-        ours = [pair.to_end_us for pair in costs[OURS][load.num_streams]]
-        groups: dict[str, list[str]] = {"cheaper than": [], "not told apart from": [], "dearer than": []}
-        for name, pairs in costs.items():
-            if name != OURS:
-                groups[_compared(ours, [pair.to_end_us for pair in pairs[load.num_streams]])].append(name)
-        text = "; ".join(f"{verdict} {', '.join(names)}" for verdict, names in groups.items() if names)
-        yield f"- {load.num_streams} streams, an event to the end: ours is {text}."
+        pairs_of_load = {name: pairs[load.num_streams] for name, pairs in costs.items()}
+        texts = [f"{title} {_verdicts(pairs_of_load, figure)}" for title, figure in figures.items()]
+        yield f"- An event at {_streams(load)}: ours is {'; '.join(texts)}."
     many = LOADS[-1].num_streams
     ours_us = statistics.median(pair.to_end_us for pair in costs[OURS][many])
     verdict = "met" if ours_us <= FLOOR_AIM_US else "missed"
@@ -87,12 +91,13 @@ def _cost_reading(costs: Costs) -> Iterator[str]:
     few = LOADS[0].num_streams
     fixed = {name: statistics.median(pair.fixed_cpu_s for pair in pairs[few]) for name, pairs in costs.items()}
     others = ", ".join(f"{name} {value:.1f} s" for name, value in fixed.items() if name != OURS)
-    yield f"- The fixed cost is what tells the clients apart: ours {fixed[OURS]:.2f} s; {others}."
+    yield f"- A run of one request costs ours {fixed[OURS]:.2f} s of CPU; {others}."
     walls = {name: statistics.median(pair.beyond_streams_s for pair in pairs[few]) for name, pairs in costs.items()}
     slower = [name for name, value in walls.items() if name != OURS and value < walls[OURS]]
     if slower:
         yield (
-            f"- Where we are worse: {walls[OURS]:.1f} s pass beside the streams, more than with {', '.join(slower)}. "
+            f"- Ours is slower to get there: {walls[OURS]:.1f} s pass beside the streams, more than with "
+            f"{', '.join(slower)}. "
             "Ours first finds out how the server counts prompts, so that a prompt has the length that was asked for."
         )
     bursts = {name: _errors(pairs[many]) for name, pairs in costs.items()}
@@ -106,6 +111,20 @@ def _cost_reading(costs: Costs) -> Iterator[str]:
 
 def _errors(pairs: Sequence[Pair]) -> list[float]:
     return [abs(pair.ttft_error_ms) for pair in pairs if pair.ttft_error_ms is not None]
+
+
+def _verdicts(pairs: Mapping[str, Sequence[Pair]], figure: Callable[[Pair], float]) -> str:
+    """Whom ours is cheaper than, dearer than, and not told apart from."""
+    ours = [figure(pair) for pair in pairs[OURS]]
+    groups: dict[str, list[str]] = {"cheaper than": [], "not told apart from": [], "dearer than": []}
+    for name, theirs in pairs.items():
+        if name != OURS:
+            groups[_compared(ours, [figure(pair) for pair in theirs])].append(name)
+    return ", ".join(f"{verdict} {' and '.join(names)}" for verdict, names in groups.items() if names)
+
+
+def _streams(load: Load) -> str:
+    return f"{load.num_streams} stream{'s' if load.num_streams > 1 else ''}"
 
 
 def _compared(ours: Sequence[float], theirs: Sequence[float]) -> str:

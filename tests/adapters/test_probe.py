@@ -138,6 +138,35 @@ def test_fields_that_a_refusal_names_are_dropped(tools: Any, refusal: str, statu
     assert any("refuses" in doubt and "ignore_eos" in doubt for doubt in found.doubts)
 
 
+def test_transformers_serve_as_recorded(tools: Any, recorded: Any) -> None:
+    folder = "transformers-5.24.0"
+
+    def chat(asked: Any) -> Any:
+        if "ignore_eos" in asked.json:
+            return tools.Answer(422, recorded.json(f"{folder}/error_422_unknown_field.json"))
+        return tools.Answer(pieces=(recorded.stream(f"{folder}/chat_stream.sse"),))
+
+    def text(asked: Any) -> Any:
+        if isinstance(asked.json["prompt"], list):
+            return tools.Answer(400, recorded.json(f"{folder}/error_400_token_ids.json"))
+        return tools.Answer(pieces=(recorded.stream(f"{folder}/completions_stream.sse"),))
+
+    routes = {
+        ("GET", "/v1/models"): tools.Answer(200, recorded.json(f"{folder}/models.json")),
+        ("POST", CHAT): chat,
+        ("POST", COMPLETIONS): text,
+    }
+    adapter, server = settled(tools, routes)
+    found = adapter.capabilities
+    assert (found.engine, found.endpoints, found.token_id_prompts) == ("openai", ("chat", "completions"), "no")
+    assert (found.ignores_eos, found.reports_cached_tokens, found.prefix_cache) == ("no", "no", "unknown")
+    assert found.doubts == (
+        "the server refuses ignore_eos: HTTP 422: Unexpected fields in the request: {'ignore_eos'}",
+    )
+    assert len(server.bodies(CHAT)) == 2
+    assert "ignore_eos" not in body_of(adapter)[1]
+
+
 def test_a_refusal_that_names_nothing_costs_all_but_usage(tools: Any) -> None:
     engine = Engine(tools, refused=("ignore_eos",), refusal="bad request")
     adapter, _ = settled(tools, engine.routes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,18 @@ def test_capabilities_of_the_recorded_server(tools: Any, recorded: Any) -> None:
     assert found.settings["chunked_prefill_size"] == 4096
     assert found.settings["watermark_key"] == "<redacted>"
     assert "internal_states" not in found.settings
+
+
+def test_capabilities_of_a_whole_recorded_answer(recorded: Any) -> None:
+    info = json.loads(recorded.bytes("sglang-0.5.23/server_info_complete.json"))
+    found = sglang_capabilities(KNOWN, info)
+    assert (found.version, found.model, found.tokenizer) == ("0.5.23", "tiny-llama", "/models/tiny-llama")
+    assert (found.max_context_len, found.kv_pool_tokens, found.max_prompt_len) == (32_768, 60_000, 32_762)
+    assert (found.page_size, found.num_slots) == (1, 2048)
+    assert (found.prefix_cache, found.has_counters, found.reports_cached_tokens) == ("yes", "yes", "yes")
+    assert (found.speculation, found.doubts) == ("no", ())
+    assert found.settings["memory_usage"]["token_capacity"] == 60_000
+    assert "--chunked-prefill-size 2048" in found.settings["launch_command"]
 
 
 def test_a_pool_smaller_than_the_context_shows() -> None:
@@ -108,6 +121,7 @@ def flushed(tools: Any, recorded: Any, answers: list[Any], **options: Any) -> tu
 
 
 BUSY = "Cache not flushed because there are pending requests. #queue-req: 0, #running-req: 1"
+"""0.5.12; newer versions: flush_cache_refused.txt."""
 
 
 def test_flush(tools: Any, recorded: Any) -> None:
@@ -117,7 +131,8 @@ def test_flush(tools: Any, recorded: Any) -> None:
 
 
 def test_flush_while_a_request_runs_is_tried_again(tools: Any, recorded: Any) -> None:  # C04
-    busy, done = tools.Answer(400, BUSY), tools.Answer(200, "Cache flushed.")
+    busy = tools.Answer(400, recorded.text("sglang-0.5.23/flush_cache_refused.txt"))
+    done = tools.Answer(200, "Cache flushed.")
     step, asked = flushed(tools, recorded, [busy, busy, done])
     assert (step.is_done, len(asked)) == (True, 3)
     assert "try 3" in step.evidence
@@ -165,6 +180,34 @@ def test_reading_from_loads_where_there_are_no_metrics(tools: Any, recorded: Any
     all_routes["GET", "/v1/loads"] = tools.Answer(200, loads)
     found = readings(tools, all_routes)
     assert (found.source, found.num_running, found.num_waiting, found.counters) == ("/v1/loads", 3, 1, {})
+
+
+def recorded_load(tools: Any, recorded: Any, name: str) -> ServerReading:
+    """A reading where /metrics (recorded idle) and the scheduler's load are both there."""
+    all_routes = routes(tools, recorded)
+    all_routes["GET", "/v1/loads"] = tools.Answer(200, recorded.json(f"sglang-0.5.23/{name}"))
+    return readings(tools, all_routes)
+
+
+def test_the_schedulers_load_wins_over_gauges_that_lag(tools: Any, recorded: Any) -> None:
+    found = recorded_load(tools, recorded, "v1_loads_decode.json")
+    assert (found.source, found.num_running, found.num_waiting) == ("/metrics and /v1/loads", 1, 0)
+    assert found.counters["cached_tokens"] == 8571
+    idle = recorded_load(tools, recorded, "v1_loads_idle.json")
+    assert (idle.num_running, idle.num_waiting) == (0, 0)
+
+
+def test_a_request_in_the_middle_of_its_chunked_prefill_is_running(tools: Any, recorded: Any) -> None:
+    load = recorded.json("sglang-0.5.23/v1_loads_chunked_prefill.json")["loads"][0]
+    assert (load["num_running_reqs"], load["num_waiting_reqs"]) == (0, 0)
+    found = recorded_load(tools, recorded, "v1_loads_chunked_prefill.json")
+    assert (found.num_running, found.num_waiting) == (1, 0)
+
+
+def test_computed_prompt_tokens_are_counted_without_metrics_too(tools: Any, recorded: Any) -> None:
+    all_routes = routes(tools, recorded, enable_metrics=False)
+    all_routes["GET", "/v1/loads"] = tools.Answer(200, recorded.json("sglang-0.5.23/v1_loads_chunked_prefill.json"))
+    assert readings(tools, all_routes).counters == {"uncached_prompt_tokens": 19_025}
 
 
 def test_reading_of_0_5_12() -> None:
@@ -310,6 +353,50 @@ def test_settling_on_the_native_route(tools: Any, recorded: Any) -> None:
     assert len(probe["extra_key"]) > 4
     _, body = adapter.request_body("hi", max_tokens=8, cache_salt="salt")
     assert json.loads(body)["extra_key"] == "salt"
+
+
+def test_the_native_route_ignores_eos_and_counts_the_tokens_of_each_event(tools: Any, recorded: Any) -> None:
+    async def work() -> Any:
+        all_routes = routes(tools, recorded)
+        stream = recorded.stream("sglang-0.5.23/generate_stream_two_tokens.sse")
+        all_routes["POST", "/generate"] = tools.Answer(pieces=(stream,))
+        async with tools.small_server(all_routes) as (_, client):
+            adapter = await detect(client, endpoint="native")
+            await adapter.settle(limit_s=5.0)
+            return adapter, await adapter.probed([1, 2, 3])
+
+    adapter, trace = tools.run(work())
+    assert (adapter.capabilities.ignores_eos, adapter.capabilities.continuous_usage) == ("yes", "yes")
+    assert (trace.events.num_tokens, trace.events.num_tokens_source) == ((1,) * 8 + (2,), "meta_info")
+    assert trace.usage == Usage(prompt_tokens=40, completion_tokens=10, cached_tokens=0, reasoning_tokens=0)
+    body = json.loads(adapter.request_body([1], max_tokens=8)[1])
+    assert body["sampling_params"]["ignore_eos"] is True
+
+
+def settled_on_chat(tools: Any, recorded: Any, name: str) -> Any:
+    async def work() -> Any:
+        all_routes = routes(tools, recorded, enable_cache_report=False)
+        # What a server without --enable-cache-report leaves out of its usage.
+        stream = recorded.stream(f"sglang-0.5.23/{name}")
+        stream = re.sub(rb'"prompt_tokens_details":\{"cached_tokens":\d+\}', b'"prompt_tokens_details":null', stream)
+        all_routes["POST", "/v1/chat/completions"] = tools.Answer(pieces=(stream,))
+        async with tools.small_server(all_routes) as (_, client):
+            adapter = await detect(client, endpoint="chat")
+            await adapter.settle(limit_s=5.0)
+            return adapter.capabilities, await adapter.probed("hello")
+
+    return tools.run(work())
+
+
+def test_without_a_cache_report_a_hit_is_told_and_its_absence_is_not(tools: Any, recorded: Any) -> None:
+    found, hit = settled_on_chat(tools, recorded, "chat_stream_sglext_hit.sse")
+    assert hit.server_fields["sglext"] == {"cached_tokens_details": {"device": 35, "host": 0}}
+    assert (found.reports_cached_tokens, found.doubts) == ("yes", ())
+    found, cold = settled_on_chat(tools, recorded, "chat_stream_sglext_cold.sse")
+    assert "sglext" not in cold.server_fields
+    assert cold.usage.cached_tokens is None
+    assert found.reports_cached_tokens == "no"
+    assert any("--enable-cache-report" in doubt and "only of hits" in doubt for doubt in found.doubts)
 
 
 def test_openai_bodies_ask_for_what_sglang_can_tell(tools: Any, recorded: Any) -> None:

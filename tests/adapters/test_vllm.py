@@ -9,8 +9,9 @@ import pytest
 
 from deepdraft.adapters.detect import detect
 from deepdraft.adapters.prometheus import metrics_page
+from deepdraft.adapters.stream import StreamReading
 from deepdraft.adapters.vllm import vllm_capabilities
-from deepdraft.records import Capabilities, RequestTrace, ServerReading
+from deepdraft.records import Capabilities, RequestTrace, ServerReading, Usage
 
 KNOWN = Capabilities(engine="vllm", detected_by="owned_by in /v1/models")
 
@@ -56,6 +57,16 @@ def test_capabilities_in_dev_mode(tools: Any, recorded: Any) -> None:
     assert "vllm_env" not in found.settings
 
 
+def test_capabilities_from_the_recorded_configuration(recorded: Any) -> None:
+    info = recorded.json("vllm-0.32.0/server_info_devmode_config.json")
+    found = vllm_capabilities(KNOWN, None, info)
+    assert (found.speculation, found.speculation_method, found.num_slots) == ("yes", "ngram", 16)
+    assert found.cold_means == ("flush", "cache_salt")
+    config = found.settings["vllm_config"]
+    assert config["model_config"]["max_model_len"] == 32768
+    assert config["speculative_config"]["num_speculative_tokens"] == 4
+
+
 def test_the_configuration_as_json() -> None:
     config = {"speculative_config": {"method": "eagle3"}, "scheduler_config": {"max_num_seqs": 8}}
     found = vllm_capabilities(KNOWN, None, {"vllm_config": config})
@@ -77,6 +88,77 @@ def test_a_pool_that_older_versions_tell_in_blocks() -> None:
     assert "sliding_window" not in found.settings["cache_config"]
 
 
+def trace_of(recorded: Any, name: str) -> RequestTrace:
+    """The trace that a recorded stream leaves, with one event a millisecond."""
+    stream = StreamReading()
+    for index, data in enumerate(recorded.events(name)):
+        stream.add_event(1_000 * (index + 1), data)
+    return RequestTrace(
+        events=stream.event_log(),
+        usage=stream.usage(),
+        server_fields=stream.figures,
+        finish_reason=stream.finish_reason,
+    )
+
+
+DETAILED = [
+    (
+        "completions_stream_spec_detailed.sse",
+        "t" * 21 + "ud",
+        (1, 1, 1, 2, 2, 4, 3, 1, 1, 2, 2, 4, 5, 2, 1, 1, 2, 2, 4, 5, 2),
+        (14, 35, 30),
+        (0, 7, 1, 3, 3),
+        3,
+    ),
+    # The role chunk carries a usage of 0 completion tokens and no text: no token.
+    (
+        "chat_stream_spec_detailed.sse",
+        "o" + "t" * 14 + "ud",
+        (1, 1, 1, 2, 2, 4, 5, 5, 5, 5, 5, 5, 5, 2),
+        (11, 37, 37),
+        (0, 2, 0, 1, 8),
+        3,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "kinds", "tokens", "counts", "histogram", "num_cut"), DETAILED)
+def test_detailed_acceptance_of_recorded_streams(
+    tools: Any,
+    recorded: Any,
+    name: str,
+    kinds: str,
+    tokens: tuple[int, ...],
+    counts: tuple[int, int, int],
+    histogram: tuple[int, ...],
+    num_cut: int,
+) -> None:
+    trace = trace_of(recorded, f"vllm-0.32.0/{name}")
+
+    async def use(adapter: Any) -> Any:
+        return adapter.acceptance(trace, None, None, is_alone=False)
+
+    found = with_adapter(tools, routes(tools, recorded), use)
+    assert (trace.events.kinds, trace.events.num_tokens) == (kinds, tokens)
+    assert trace.usage is not None
+    assert (sum(tokens), trace.usage.completion_tokens, trace.usage.cached_tokens) == (48, 48, 0)
+    assert (found.num_steps, found.num_draft_tokens, found.num_accepted_tokens) == counts
+    assert found.accepted_len_histogram == histogram
+    assert (len(found.accepted_len_by_step), sum(found.accepted_len_by_step)) == (counts[0], counts[2])
+    assert found.doubt is None
+    # An n-gram drafter finds nothing to draft at some steps, so there are more steps than verify steps; and the last
+    # one is cut off by max_tokens, while its drafts all count as accepted.
+    num_steps = len(tokens) - 1
+    num_committed_drafts = sum(tokens) - 1 - num_steps
+    assert num_steps > found.num_steps
+    assert found.num_accepted_tokens - num_committed_drafts == num_cut
+
+
+def test_a_recorded_hit_comes_in_whole_blocks(recorded: Any) -> None:
+    trace = trace_of(recorded, "vllm-0.32.0/completions_stream_cached.sse")
+    assert trace.usage == Usage(prompt_tokens=900, completion_tokens=16, cached_tokens=7 * 128)
+
+
 async def flush(adapter: Any) -> Any:
     return await adapter.flush()
 
@@ -91,7 +173,8 @@ def flush_with(tools: Any, recorded: Any, *answers: Any) -> Any:
 
 def test_flush(tools: Any, recorded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deepdraft.adapters.adapter.FLUSH_LIMIT_S", 0.3)
-    done, held = tools.Answer(200, {"success": True}), tools.Answer(200, {"success": False})
+    done = tools.Answer(200, recorded.json("vllm-0.32.0/reset_prefix_cache.json"))
+    held = tools.Answer(200, {"success": False})
     assert flush_with(tools, recorded, done).is_done
     retried = flush_with(tools, recorded, held, done)
     assert retried.is_done

@@ -153,9 +153,7 @@ def deepdraft(tmp_path: Path) -> Deepdraft:
 
 
 @pytest.fixture
-def called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Deepdraft:
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Deepdraft:
     """As `deepdraft`, in this process: for commands that end before they do anything."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
@@ -174,9 +172,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a command and leave it running; whatever still runs at the end of the test is killed."""
     children: list[subprocess.Popen[str]] = []
 
-    def run(*words: object, env: Mapping[str, str] | None = None) -> Started:
+    def run(*words: object, env: Mapping[str, str] | None = None, is_hangup_ignored: bool = False) -> Started:
+        launcher = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)" if is_hangup_ignored else None
         child = subprocess.Popen(
-            command(*words),
+            command(*words, launcher=launcher),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -23,9 +23,7 @@ def repeats(measured):
     """(point) -> the repeats among its figures, in order."""
 
     def of(path: Path):
-        return {
-            key: sorted(sample.repeat_index for sample in point.samples) for key, point in measured(path).items()
-        }
+        return {key: sorted(sample.repeat_index for sample in point.samples) for key, point in measured(path).items()}
 
     return of
 
@@ -33,7 +31,7 @@ def repeats(measured):
 @pytest.fixture
 def killed(start, simulated, physics, tmp_path):
     """The results file of a sweep that was killed after four trials, and the server that is still there."""
-    server = simulated(physics=physics(prefill_a_s=0.15))
+    server = simulated(physics=physics(prefill_a_s=0.08))
     sweep = start("sweep", server.url, *SWEEP, "--out", "out.jsonl")
     sweep.wait_until_said(r"^\[4/7\]")
     sweep.signal(signal.SIGKILL)
@@ -42,7 +40,7 @@ def killed(start, simulated, physics, tmp_path):
 
 
 def test_after_kill_9_with_a_torn_line(killed, deepdraft, repeats, recorded, measured) -> None:
-    out, server = killed
+    out, _ = killed
     with out.open("ab") as file:
         file.write(b'{"kind":"measurement","schema_version":1,"trial_id":"len300-')
     before = read_run(out)
@@ -87,7 +85,7 @@ def test_with_the_original_command_line(killed, deepdraft, repeats, recorded) ->
 def test_trials_cut_short_at_concurrency_are_measured_again(
     start, deepdraft, simulated, physics, measured, recorded, tmp_path
 ) -> None:
-    server = simulated(physics=physics(prefill_a_s=0.3, max_running=1))
+    server = simulated(physics=physics(prefill_a_s=0.12, max_running=1))
     flags = ("--context-len", "200", "--concurrency", "3", "--repeats", "2", "--decode-len", "8", "--warmups", "0")
     sweep = start("sweep", server.url, *flags, "--out", "out.jsonl")
     file = tmp_path / "out.jsonl"

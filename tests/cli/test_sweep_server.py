@@ -115,7 +115,9 @@ def test_json_that_is_no_api(deepdraft, loopback) -> None:
 @pytest.fixture(scope="module")
 def locked() -> Iterator[RunningServer]:
     physics = Physics(prefill_a_s=0.01, step_d_s=0.001)
-    with running(SimulateSpec(dialect="vllm", physics=physics, surface=Surface(api_key="k-right-0123456789"))) as server:
+    with running(
+        SimulateSpec(dialect="vllm", physics=physics, surface=Surface(api_key="k-right-0123456789"))
+    ) as server:
         yield server
 
 
@@ -141,9 +143,7 @@ class TestKey:
             "header": ("--header", f"Authorization: Bearer {key}"),
         }[by]
         env = {"OPENAI_API_KEY": key} if by == "variable" else {}
-        ran = deepdraft(
-            "sweep", locked.url, "--context-len", "200", "--out", "out.jsonl", *brief, *flags, env=env
-        )
+        ran = deepdraft("sweep", locked.url, "--context-len", "200", "--out", "out.jsonl", *brief, *flags, env=env)
         assert ran.code == 0, ran.err
         assert key not in ran.out + ran.err + (tmp_path / "out.jsonl").read_text()
 
@@ -167,7 +167,15 @@ def test_a_server_that_loads_for_ever_is_given_up(deepdraft, simulated, tmp_path
 
 def test_a_server_that_is_not_there_yet_is_waited_for_when_asked(start, simulated, port, brief, tmp_path) -> None:
     sweep = start(
-        "sweep", f"http://127.0.0.1:{port}", "--context-len", "200", *brief, "--wait-server", "30", "--out", "out.jsonl"
+        "sweep",
+        f"http://127.0.0.1:{port}",
+        "--context-len",
+        "200",
+        *brief,
+        "--wait-server",
+        "30",
+        "--out",
+        "out.jsonl",
     )
     sweep.wait_until_said("Connection refused; waiting up to 30 s")
     simulated(port=port)

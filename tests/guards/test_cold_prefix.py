@@ -106,6 +106,17 @@ def test_a_slow_first_request_is_not_called_a_hit():
     assert "a warm-up effect, or hits after it" in report.evidence
 
 
+def test_a_server_s_zero_is_not_believed_when_the_prompt_was_there_before_and_ttft_looks_like_a_hit():
+    again = {"spec": {"keep_cache": True}}
+    report = verdict(repeats(*[steady(8, ttft_s=ttft, cached=0) for ttft in (3.0, 0.5, 0.5)], **again))
+    assert report.state == "not_verifiable"
+    assert report.evidence.startswith(
+        "the server says 0 cached tokens in each of 3 answers, but prompts were sent again"
+    )
+    assert "ttft_s" in report.doubts
+    assert verdict(repeats(*[steady(8, ttft_s=0.5, cached=0)] * 3, **again)).state == "verified"
+
+
 def test_one_fast_repeat_is_named_when_nothing_else_can_tell():
     report = verdict(repeats(*[steady(8, ttft_s=ttft, cached=None) for ttft in (1.0, 1.0, 0.1)]))
     assert report.state == "not_verifiable"

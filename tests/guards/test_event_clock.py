@@ -91,5 +91,14 @@ def test_tokens_gathered_on_the_way_are_told_from_steps():
     assert verdict(gathered, speculation="yes", acceptance=told).state == "verified"
 
 
+def test_a_few_arrivals_show_gathering_too_and_a_hiccup_does_not():
+    few = steady(4, gap_s=0.16, per_event=8, stated=(8,) * 4)
+    report = verdict(few, speculation="no")
+    assert report.state == "violated"
+    assert "arrivals bring 8.0 tokens" in report.evidence
+    hiccup = trace([(0.5, "t"), (0.505, "t"), (0.51, "t"), (0.9, "t")], usage=12, stated=(1, 1, 1, 9))
+    assert verdict(hiccup, speculation="no").state == "verified"
+
+
 def test_no_tokens_are_not_verifiable():
     assert verdict(trace([(0.1, "o"), (0.2, "d")], usage=0)).state == "not_verifiable"

@@ -40,6 +40,19 @@ def test_bursts_of_one_size_are_doubted():  # a server that sends each 4th token
     assert steps_of(steady(12)).doubt is None
 
 
+def test_bursts_that_came_late_together_are_still_of_one_size():
+    events = [(0.5 + 0.02 * place, "t") for place in range(12)]
+    events[5] = (events[6][0] - 0.001, "t")  # the sixth comes with the seventh
+    steps = steps_of(trace(events, usage=48, stated=(4,) * 12))
+    assert 8 in steps.tokens_by_step
+    assert steps.has_equal_bursts and "exactly 4 tokens" in steps.doubt
+
+
+def test_a_drafter_s_even_steps_are_no_common_size():
+    sizes = (1, 2, 4, 4, 6, 4, 2, 4, 6, 4)
+    assert not steps_of(steady(len(sizes), usage=sum(sizes), stated=sizes)).has_equal_bursts
+
+
 def test_uncounted_tokens_still_give_the_time_of_a_step():
     steps = steps_of(steady(12, gap_s=0.02, usage=None))
     assert steps.step_s == pytest.approx(0.02)

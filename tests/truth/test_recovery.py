@@ -7,37 +7,17 @@ take no part in the fits. So that this hides no fault of ours, the median error 
 
 from __future__ import annotations
 
-import functools
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from truth_run import Beside, Swept, quiet, server_spec, sweep, sweep_spec
+from lawful import DIALECTS, LONGEST, METHODS, NOISES, PHYSICS, Timed, lawful, timed
 
-from deepdraft.metrics import Point, Sample
-from deepdraft.metrics.speculation import STEP_FROM_TOKENS
-from deepdraft.simulate.spec import DialectName, Physics
-
-DIALECTS: tuple[DialectName, ...] = ("sglang", "vllm", "llamacpp", "openai")
-CONTEXT_LENS = (256, 1024, 2048, 4096, 6144, 8192)
-LONGEST = CONTEXT_LENS[-1]
-DECODE_LEN = 48
-PHYSICS = Physics(
-    prefill_a_s=0.03,
-    prefill_b_s=0.04 / LONGEST,
-    prefill_c_s=0.05 / LONGEST**2,
-    step_d_s=0.003,
-    step_e_s=0.002 / LONGEST,
-    committed_len_probs=(0.2, 0.3, 0.5),
-)
-"""At the longest context: 30 ms + 40 ms + 50 ms of prefill, 3 ms + 2 ms a step, 2.3 tokens a step."""
+from deepdraft.simulate.spec import DialectName
 
 CLIENT_S = 0.0015
 """How far the median TTFT of ours may be from the server's: half of what the client claims for one stream."""
-CALM_S = 0.0015
-"""Half a step: what is less late than this was undisturbed."""
 PREFILL_FRAC = 0.05
 STEP_FRAC = 0.03
 STEP_FLOOR_S = 5e-5
@@ -47,91 +27,12 @@ STATED_PREFILL = (PHYSICS.prefill_a_s, PHYSICS.prefill_b_s * LONGEST, PHYSICS.pr
 STATED_STEP = (PHYSICS.step_d_s, PHYSICS.step_e_s * LONGEST)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timed:
-    """One sample beside the truth: of one request, or of the two of a pair."""
-
-    sample: Sample
-    uncached_len: int
-    besides: tuple[Beside, ...]
-
-    @property
-    def is_ttft_calm(self) -> bool:
-        return self.besides[0].first_late_s < CALM_S
-
-    @property
-    def is_step_calm(self) -> bool:
-        """Whether the span was undisturbed; where bursts of arrivals must tell the steps, everything in it."""
-        last = self.besides[-1]
-        if len(self.besides) > 1 and not (self.is_ttft_calm and last.first_late_s < CALM_S):
-            return False
-        is_told = self.sample.sources["step_s"] == STEP_FROM_TOKENS
-        return last.span_late_s < CALM_S and (is_told or last.late_s < CALM_S)
-
-    @property
-    def true_ttft_s(self) -> float:
-        """Receipt to first write; of a pair, of its first request."""
-        truth = self.besides[0].truth
-        return truth.writes[0].time_s - truth.received_s
-
-    @property
-    def true_step_s(self) -> float:
-        """First write to last write / steps; of a pair: what the second request took longer / its steps."""
-        truth = self.besides[-1].truth
-        began_s = truth.writes[0].time_s if len(self.besides) == 1 else truth.received_s + self.true_ttft_s
-        return (truth.writes[-1].time_s - began_s) / len(truth.steps)
-
-    @property
-    def ttft_error_s(self) -> float:
-        return self.sample.figures["ttft_s"] - self.true_ttft_s
-
-    @property
-    def step_error_frac(self) -> float:
-        return self.sample.figures["step_s"] / self.true_step_s - 1
-
-    @property
-    def true_tokens_per_step(self) -> float:
-        steps = self.besides[-1].truth.steps
-        return sum(step.committed_len for step in steps) / len(steps)
-
-    @property
-    def middle_len(self) -> float:
-        """The context length of the middle step."""
-        steps = self.besides[-1].truth.steps
-        return sum(step.context_len for step in steps) / len(steps)
-
-
-@functools.cache
-def samples_of(dialect: DialectName, method: str, noise_frac: float) -> tuple[Timed, ...]:
-    """One sweep for all the tests that look at it; again when the machine disturbed every repeat of some point."""
-    simulated = server_spec(dialect, replace(PHYSICS, noise_frac=noise_frac), template_len=7)
-    spec = sweep_spec(
-        *(CONTEXT_LENS if not noise_frac else CONTEXT_LENS[::2] + CONTEXT_LENS[-1:]),
-        method=method,
-        decode_len=DECODE_LEN,
-        num_repeats=3,
-    )
-    made = quiet(lambda: sweep(simulated, spec), _is_calm_everywhere)
+def samples_of(dialect: DialectName, method: str, noise_frac: float) -> list[Timed]:
+    """All samples of the sweep, which must be whole."""
+    made = lawful(dialect, method, noise_frac)
     assert made.problem is None
     assert all(point.num_failed == 0 and not point.refused_pairs for point in made.points)
-    return tuple(one for point in made.points for one in timed(made, point))
-
-
-def _is_calm_everywhere(made: Swept) -> bool:
-    samples = [timed(made, point) for point in made.points]
-    return all(any(one.is_ttft_calm for one in each) and any(one.is_step_calm for one in each) for each in samples)
-
-
-def timed(made: Swept, point: Point) -> list[Timed]:
-    """The samples of a point beside the truth."""
-    besides = made.besides_of(point)
-    found = []
-    for sample in point.samples:
-        own = tuple(beside for beside in besides if beside.measured.trial_id == sample.trial_id)
-        (uncached_len,) = {(beside.truth.prompt_len or 0) - (beside.truth.cached_len or 0) for beside in own}
-        assert uncached_len == point.context_len == point.asked_context_len
-        found.append(Timed(sample=sample, uncached_len=uncached_len, besides=own))
-    return found
+    return [one for point in made.points for one in timed(made, point)]
 
 
 def fitted(lens: Sequence[float], values_s: Sequence[float], degree: int) -> tuple[float, ...]:
@@ -157,8 +58,8 @@ every_sweep = pytest.mark.parametrize(
     ("dialect", "method", "noise_frac"),
     [
         pytest.param(dialect, method, noise_frac, id=f"{dialect}-{method}-noise{noise_frac:g}")
-        for method in ("streaming", "two-point")
-        for noise_frac in (0.0, 0.02)
+        for method in METHODS
+        for noise_frac in NOISES
         for dialect in DIALECTS
     ],
 )
@@ -182,7 +83,7 @@ def test_over_all_requests_the_client_is_right(dialect, method, noise_frac):
     assert abs(statistics.median(one.step_error_frac for one in samples)) <= STEP_FRAC
 
 
-@pytest.mark.parametrize("method", ["streaming", "two-point"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_without_noise_it_is_the_law_that_was_stated(dialect, method):
     samples = samples_of(dialect, method, 0.0)

@@ -15,7 +15,7 @@ from typing import Any
 from deepdraft.errors import DeepdraftError
 from deepdraft.guards import GuardReport, guards_of
 from deepdraft.metrics import Point, points_of, token_times_s
-from deepdraft.records import Limits, Measurement, Run, SweepSpec
+from deepdraft.records import Measurement, Run, SweepSpec
 from deepdraft.report import results_object, results_table
 from deepdraft.selftest.check import swept
 from deepdraft.simulate.process import RunningServer, running
@@ -120,9 +120,9 @@ class Swept:
         wanted = [one for one in self.run.measurements if one.failure is None and not one.is_warmup]
         by_time = sorted(self.truths, key=lambda truth: truth.received_s)
         longest = max(one.max_tokens for one in wanted)
-        # Only measured requests ask for so many tokens: they tie the sweep's clock to the server's.
-        firsts = [truth.received_s for truth in by_time if truth.max_tokens == longest]
         sent = [one.started_at_s for one in self.run.measurements if one.max_tokens == longest]
+        # The last requests for so many tokens are the measured ones: they tie the sweep's clock to the server's.
+        firsts = [truth.received_s for truth in by_time if truth.max_tokens == longest][-len(sent) :]
         origin_s = min(at_s - sent_at_s for at_s, sent_at_s in zip(firsts, sorted(sent), strict=True))
         found = []
         for one in sorted(wanted, key=lambda one: one.started_at_s):

@@ -202,8 +202,8 @@ class SglangAdapter(Adapter):
             self.doubt("answers don't state acceptance on this route (older than 0.5.23): --endpoint native does")
         if self._capabilities.reports_cached_tokens == "no":
             self.doubt(
-                "answers tell cached tokens only of hits, so a cold request can't be told from a silent one: the server "
-                "runs without --enable-cache-report (--endpoint native needs no flag)"
+                "answers tell cached tokens only of hits, and nothing of none: the server runs without "
+                "--enable-cache-report (--endpoint native needs no flag, counters tell with --enable-metrics)"
             )
 
     def cached_tokens_reported(self, trace: RequestTrace) -> bool:

@@ -298,7 +298,8 @@ async def _measure(session: Session) -> None:
         except PointRefused as reason:
             refusal = Refusal(context_len=planned.context_len, concurrency=planned.concurrency, reason=str(reason))
             _keep_refusal(session, refusal, refused)
-        done.add(planned.trial_id)
+        else:
+            done.add(planned.trial_id)
 
 
 async def _run_planned(

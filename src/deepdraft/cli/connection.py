@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepdraft.errors import UsageError
+from deepdraft.records.redact import REDACTED, redacted, redacted_command_line
 
 if TYPE_CHECKING:
     from deepdraft.transport.tls import TlsOptions
@@ -114,3 +115,25 @@ def extra_body(namespace: argparse.Namespace) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise UsageError("--extra-body must be a JSON object", hint="""for example --extra-body '{"top_k": 1}'""")
     return body
+
+
+def recorded_command_line(words: Sequence[str]) -> tuple[str, ...]:
+    """The command line as results files keep it: without keys, header values, passwords, and whatever in --extra-body
+    is named like one."""
+    kept: list[str] = []
+    for word in words:
+        flag, mark, value = word.partition("=")
+        if kept and kept[-1] == "--extra-body":
+            kept.append(_redacted_json(word))
+        elif flag == "--extra-body" and mark:
+            kept.append(f"{flag}={_redacted_json(value)}")
+        else:
+            kept.append(word)
+    return redacted_command_line(kept)
+
+
+def _redacted_json(text: str) -> str:
+    try:
+        return json.dumps(redacted(json.loads(text)))
+    except json.JSONDecodeError:
+        return REDACTED

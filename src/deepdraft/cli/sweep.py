@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deepdraft.cli.connection import access, add_connection_flags
+from deepdraft.cli.connection import access, add_connection_flags, recorded_command_line
 from deepdraft.cli.interruption import Interruption, interruption
 from deepdraft.cli.output import write_out
 from deepdraft.cli.sweep_spec import EMBEDDED_URL, asked_spec, resumed_spec
@@ -164,7 +164,6 @@ def _measure(
     from deepdraft.bench.progress import Progress
     from deepdraft.bench.sweep import sweep
     from deepdraft.cli.main import report_error
-    from deepdraft.records.redact import redacted_command_line
 
     entry = access(namespace)
     outcome = signals.run(
@@ -177,7 +176,7 @@ def _measure(
             admin_headers=entry.admin_headers,
             tls=entry.tls,
             progress=Progress(num_trials=0, stream=None if namespace.quiet else sys.stderr),
-            command_line=redacted_command_line(["deepdraft", *sys.argv[1:]]),
+            command_line=recorded_command_line(["deepdraft", *sys.argv[1:]]),
         )
     )
     code = 0

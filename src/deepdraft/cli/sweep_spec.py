@@ -6,6 +6,7 @@ A flag that was not given is None, so that a resumed file decides whatever was n
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -169,7 +170,7 @@ def _shown(value: Any) -> str:
         return ",".join(str(each) for each in value)
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:g}"
-    return "given" if isinstance(value, Mapping) else str(value)
+    return json.dumps(redacted(value)) if isinstance(value, Mapping) else str(value)
 
 
 def _has_redacted(value: Any) -> bool:

@@ -5,8 +5,9 @@ Why it matters: a hit skips prefill; TTFT then measures the cache (18 times too 
 Violated when a request had more cached tokens than the template that all prompts share. Verified when none had, or
 when the server has no prefix cache. What was done against hits (unique head, flush, salt) is told but proves nothing,
 and a flush that was refused even less.
-When it is wrong: a server that reports 0 while it reuses. A slow first request alone is not called a hit: it may be
-a warm-up effect.
+When it is wrong: a server that reports 0 while it reuses. Where prompts were sent again on purpose, a TTFT below half
+of the others' then speaks against its word: not verifiable. A slow first request alone is never called a hit: it may
+be a warm-up effect.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def cold_prefix(evidence: PointEvidence) -> GuardReport:
     if all(count is not None for count in counts):
         most = max(count for count in counts if count is not None)
         detail = "0 cached tokens" if not most else f"at most {most:,} cached tokens, the template all prompts share,"
-        return GuardReport(name=NAME, state="verified", evidence=f"{detail} in each of {len(requests)} answers")
+        return _believed(evidence, f"{detail} in each of {len(requests)} answers")
     from_counters = _by_counters(evidence)
     if from_counters is not None:
         return from_counters
@@ -44,6 +45,15 @@ def cold_prefix(evidence: PointEvidence) -> GuardReport:
     known = sum(1 for count in counts if count is not None)
     told = "the server tells no cached tokens" if not known else f"only {known} of {len(counts)} answers tell them"
     return _not_verifiable("; ".join([told, *_steps(evidence), *_suspicion(evidence)]))
+
+
+def _believed(evidence: PointEvidence, text: str) -> GuardReport:
+    """The server says that nothing was cached. That is believed, unless the prompt was there before and a TTFT looks
+    like a hit."""
+    suspicion = _suspicion(evidence) if evidence.spec.keep_cache else []
+    if suspicion:
+        return _not_verifiable(f"the server says {text}, but prompts were sent again, and {suspicion[0]}")
+    return GuardReport(name=NAME, state="verified", evidence=text)
 
 
 def _violated(text: str) -> GuardReport:
@@ -91,7 +101,7 @@ def _by_counters(evidence: PointEvidence) -> GuardReport | None:
         has_probes = has_probes or bool(trial.trial and trial.trial.num_probe_requests)
     text = f"the server's counter of cached tokens rose by {num_cached:,} over {len(evidence.requests)} requests"
     if num_cached <= allowed:
-        return GuardReport(name=NAME, state="verified", evidence=text)
+        return _believed(evidence, text)
     if has_probes:
         return _not_verifiable(f"{text}, which may be our own probes; its answers tell no cached tokens")
     return _violated(f"{text} ({share_text(num_cached, num_prompt)} of their prompts)")

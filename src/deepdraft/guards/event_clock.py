@@ -34,6 +34,8 @@ from deepdraft.units import seconds_text
 NAME = "event_clock"
 MIN_TOKENS = 4
 """Answers shorter than this are not judged by their arrivals."""
+MIN_ARRIVALS = 2
+"""Fewer whole arrivals after the first than these show no gathering."""
 FASTEST_TPOT_S = 1e-4
 """No engine decodes one stream at 10,000 tokens a second; a buffer that empties does."""
 STALL_FACTOR = 10
@@ -137,16 +139,23 @@ def _at_once(trace: RequestTrace, times_s: tuple[float, ...]) -> _Fault | None:
 
 def _coalesced(trace: RequestTrace, committed: float | None) -> _Fault | None:
     """More tokens an arrival than the engine commits a step, where that is known."""
-    steps = steps_of(trace)
-    if committed is None or steps is None or steps.tokens_per_step is None:
-        return None
-    if steps.tokens_per_step <= COALESCED_FACTOR * committed:
+    each = _tokens_per_arrival(trace)
+    if committed is None or each is None or each <= COALESCED_FACTOR * committed:
         return None
     text = (
-        f"arrivals bring {steps.tokens_per_step:.1f} tokens, the engine commits {committed:.1f} a step: "
-        "tokens are gathered on the way"
+        f"arrivals bring {each:.1f} tokens, the engine commits {committed:.1f} a step: tokens are gathered on the way"
     )
     return text, _gathered_doubts(trace)
+
+
+def _tokens_per_arrival(trace: RequestTrace) -> float | None:
+    """The mean over the bursts; over a few arrivals without a rhythm the least, so that a hiccup is no gathering."""
+    steps = steps_of(trace)
+    if steps is not None:
+        return steps.tokens_per_step
+    bursts, counts = bursts_of(token_times_s(trace)), event_tokens(trace).counts
+    whole = arrival_tokens(bursts, counts)[1:-1] if counts is not None else ()
+    return min(whole) if len(whole) >= MIN_ARRIVALS else None
 
 
 def _gathered_doubts(trace: RequestTrace) -> tuple[str, ...]:

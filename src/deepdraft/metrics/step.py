@@ -30,7 +30,8 @@ class Steps:
     is_exact: bool
     """Whether the tokens of each step are known rather than estimated."""
     has_equal_bursts: bool = False
-    """Whether all bursts hold the same number of tokens, more than one (the last may hold fewer)."""
+    """Whether all bursts hold the same number of tokens, more than one. The last may hold fewer, and where two were
+    joined because one came late, twice as many."""
     doubt: str | None = None
     """Why bursts may not be steps; None when nothing speaks against it."""
 
@@ -50,7 +51,7 @@ def steps_of(trace: RequestTrace) -> Steps | None:
         tokens_per_step=sum(tokens) / num_steps if tokens is not None else None,
         tokens_by_step=tokens,
         is_exact=counted.is_exact,
-        has_equal_bursts=tokens is not None and _are_equal(tokens),
+        has_equal_bursts=tokens is not None and _common_size(tokens) is not None,
         doubt=_doubt(tokens),
     )
 
@@ -68,15 +69,19 @@ def why_no_steps(trace: RequestTrace) -> str | None:
     return bursts.why_not
 
 
-def _are_equal(tokens: tuple[int, ...]) -> bool:
+def _common_size(tokens: tuple[int, ...]) -> int | None:
+    """The number of tokens, above one, that most bursts hold and the others hold a multiple of; None without it."""
     whole = tokens[:-1]  # the last step may be cut short by the token limit
-    return bool(whole) and whole[0] > 1 and len(set(whole)) == 1
+    size = min(whole, default=0)
+    if size <= 1 or any(num_tokens % size for num_tokens in whole):
+        return None
+    return size if 2 * whole.count(size) > len(whole) else None
 
 
 def _doubt(tokens: tuple[int, ...] | None) -> str | None:
     if tokens is None:
         return "nobody counted the tokens"
-    if _are_equal(tokens):
-        each = tokens[0]
+    each = _common_size(tokens)
+    if each is not None:
         return f"every burst holds exactly {each} tokens, as from a server that sends each {each}th token only"
     return None

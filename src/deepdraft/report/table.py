@@ -122,7 +122,7 @@ def _heading(run: Run, rows: list[_Row], width: int) -> str:
     kinds = dict.fromkeys(kind for row in rows for kind in row.doubts.text.kinds) or {spec.text: None}
     natures = dict.fromkeys(row.doubts.text.nature for row in rows if row.doubts.text.nature)
     text = ", ".join(kinds) + (f" ({', '.join(natures)})" if natures else "")
-    how = f"{spec.method} method, {spec.num_repeats} repeats, text: {text}, {_drafter(server)}"
+    how = f"{spec.method} method, {spec.num_repeats} repeat{'s' if spec.num_repeats != 1 else ''}, text: {text}, {_drafter(server)}"
     if spec.arrival != "closed":
         how += f", open-loop arrivals ({spec.arrival})"
     if spec.keep_cache:
@@ -248,16 +248,17 @@ def _loads(run: Run, rows: list[_Row], width: int) -> str:
             parts.append(f"in flight: {point.peak_concurrency} at the peak, {mean} on average")
         figure = "ttft_from_scheduled_s" if "ttft_from_scheduled_s" in point.percentiles else "ttft_s"
         label = "TTFT" if figure == "ttft_s" else "TTFT from schedule"
-        known = [
+        known = [f"median {_seconds(point, figure)}"] + [
             f"p{100 * one.p:g} {seconds_text(one.value)}"
             for one in point.percentiles.get(figure, ())
-            if one.value is not None
+            if one.value is not None and one.p != 0.5
         ]
-        if known:
-            parts.append(f"{label} {', '.join(known)}")
-        else:
-            parts.append(f"no percentile from {len(point.samples)} samples")
-        lines.append(_wrapped(f"{_name(point, True)}: {'; '.join(parts)}", width, "  "))
+        if len(known) == 1:
+            known.append(f"no higher percentile from {len(point.samples)} samples")
+        parts.append(f"{label}: {', '.join(known)}")
+        is_open = run.header.spec.arrival != "closed"
+        name = f"{_name(point, False)}, {run.header.spec.arrival}" if is_open else _name(point, True)
+        lines.append(_wrapped(f"{name}: {'; '.join(parts)}", width, "  "))
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ p^n <= 0.01, would give 7, 44, 90, 459, 4,603: too few, since the claim must sur
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -46,12 +47,15 @@ def min_num_samples(p: float) -> int:
 
 
 def percentile(samples: Sequence[float], p: float) -> float | None:
-    """The p-th percentile by nearest rank (the smallest sample that at least a share p of them does not exceed).
+    """The p-th percentile by nearest rank (the smallest sample that at least a share p of them does not exceed); p50
+    is the median as everywhere else, so that one point does not show two of them.
 
     None when there are fewer samples than `min_num_samples(p)`.
     """
     if len(samples) < min_num_samples(p):
         return None
+    if p == 0.5:
+        return statistics.median(samples)
     rank = math.ceil(p * len(samples) - 1e-9)  # 0.95 * 200 is 190.00000000000003 in floats
     return sorted(samples)[max(rank, 1) - 1]
 
