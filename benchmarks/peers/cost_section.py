@@ -120,7 +120,12 @@ def _verdicts(pairs: Mapping[str, Sequence[Pair]], figure: Callable[[Pair], floa
     for name, theirs in pairs.items():
         if name != OURS:
             groups[_compared(ours, [figure(pair) for pair in theirs])].append(name)
-    return ", ".join(f"{verdict} {' and '.join(names)}" for verdict, names in groups.items() if names)
+    num_others = len(pairs) - 1
+    return ", ".join(
+        f"{verdict} {'all others' if len(names) == num_others else ' and '.join(names)}"
+        for verdict, names in groups.items()
+        if names
+    )
 
 
 def _streams(load: Load) -> str:

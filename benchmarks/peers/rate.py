@@ -1,8 +1,8 @@
 """Part `rate`: the largest event rate that our client keeps up with, streams started together, one token an event.
 
 Lag is an event's stamp in our results minus the server's own stamp just before it wrote the event. The two clocks are
-one, but our results count from the sweep's start: the event that came quickest in the run is taken to have lagged by
-nothing (in truth it took some 50 us).
+one, but our results count from the sweep's start: the quickest event of the run is taken to have lagged by nothing.
+In truth it took some 50 us.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from deepdraft.records import Measurement
 from deepdraft.report import results_object
 from deepdraft.simulate.process import running
 from deepdraft.simulate.spec import Physics, SimulateSpec
+from deepdraft.simulate.text import words
 from deepdraft.simulate.truth import RequestTruth
 
 from .client import Deepdraft, Task, our_results
@@ -79,7 +80,7 @@ def _kept(num_streams: int, step_s: float) -> Kept:
         trial = measured(Deepdraft(), server, task)
         server_cpu_s = process_cpu_s(server.pid) - before_s
         results = our_results(task)
-    lags = sorted(_lags_s(results.measurements, trial.truths))
+    lags = sorted(_lags_s(results.measurements, trial.truths, spec))
     guards = [guard for point in results_object(results)["points"] for guard in point["guards"]]
     writes = sorted(write.time_s for truth in trial.truths for write in truth.writes)
     late = sorted(
@@ -100,17 +101,22 @@ def _kept(num_streams: int, step_s: float) -> Kept:
     )
 
 
-def _lags_s(measurements: Sequence[Measurement], truths: Sequence[RequestTruth]) -> list[float]:
-    """Every event's lag, from the quickest event on. Requests are matched in the order sent and received."""
-    sent = sorted((each for each in measurements if not each.is_warmup), key=lambda each: each.started_at_s)
-    received = sorted(truths, key=lambda truth: truth.received_s)
-    lags = [
-        measurement.started_at_s + token_s - write.time_s
-        for measurement, truth in zip(sent, received, strict=True)
-        for token_s, write in zip(token_times_s(measurement.trace), truth.writes, strict=True)
-    ]
-    quickest_s = min(lags)
-    return [lag - quickest_s for lag in lags]
+def _lags_s(measurements: Sequence[Measurement], truths: Sequence[RequestTruth], spec: SimulateSpec) -> list[float]:
+    """Every event's lag in seconds. Raises StopIteration when an answer is none of the server's."""
+    # Each answer of the simulated server begins with a word of its own.
+    truth_of = {next(words(truth.ordinal + spec.physics.seed, spec.confounds)): truth for truth in truths}
+    since_start: list[float] = []
+    for measurement in measurements:
+        if measurement.is_warmup:
+            continue
+        text = measurement.trace.output_text or ""
+        truth = next(truth for word, truth in truth_of.items() if text.startswith(word))
+        since_start += [
+            measurement.started_at_s + token_s - write.time_s
+            for token_s, write in zip(token_times_s(measurement.trace), truth.writes, strict=True)
+        ]
+    quickest = min(since_start)
+    return [each - quickest for each in since_start]
 
 
 def _client_cpu_frac(trial: Trial, from_at: float, to_at: float) -> float:

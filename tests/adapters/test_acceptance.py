@@ -66,6 +66,23 @@ def test_vllm_figures_of_one_request() -> None:
     assert source.of_vllm_metrics({"speculative_decoding": None}) is None
 
 
+def test_vllm_states_a_mean_of_one_where_nothing_was_verified() -> None:
+    figures = {  # recorded: an answer of one token
+        "mean_acceptance_length": 1.0,
+        "draft_acceptance_rate": 0.0,
+        "acceptance_histogram": [0, 0, 0, 0, 0],
+        "num_spec_steps": 0,
+        "num_accepted_draft_tokens": 0,
+        "num_draft_tokens": 0,
+        "num_spec_tokens": 4,
+    }
+    found = source.of_vllm_metrics({"speculative_decoding": figures})
+    assert found is not None
+    assert (found.num_steps, found.num_accepted_tokens, found.stated_acceptance_len) == (0, 0, None)
+    assert source.acceptance_len(found) is None
+    assert source.of_vllm_metrics({"speculative_decoding": {"num_spec_tokens": 4}}) is None
+
+
 def test_vllm_histogram_as_an_object() -> None:
     figures = {"num_spec_steps": 3, "num_accepted_draft_tokens": 4, "acceptance_histogram": {"0": 1, "2": 2}}
     found = source.of_vllm_metrics({"speculative_decoding": figures})

@@ -46,7 +46,8 @@ def test_another_seed_is_another_schedule() -> None:
 
 
 @pytest.mark.parametrize(
-    "arrival", ["", "open", "poisson", "poisson:", "poisson:x", "constant:0", "constant:-2", "poisson:inf", "poisson:nan"]
+    "arrival",
+    ["", "open", "poisson", "poisson:", "poisson:x", "constant:0", "constant:-2", "poisson:inf", "poisson:nan"],
 )
 def test_anything_else_is_refused(arrival) -> None:
     with pytest.raises(UsageError, match="not an arrival") as caught:

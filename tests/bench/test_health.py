@@ -12,6 +12,7 @@ from deepdraft.errors import DeepdraftError, ServerLost
 from deepdraft.records import Limits
 from deepdraft.simulate.spec import Confounds, Fault
 
+
 def topics(session) -> list[str]:
     return [note.message for note in session.recorder.run().notes if note.topic == "wait"]
 

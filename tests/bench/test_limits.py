@@ -20,7 +20,9 @@ def test_limits_grow_with_the_context(one, other, num_others) -> None:
 @given(LENS, st.integers(0, 64))
 def test_requests_beside_it_lengthen_them(context_len, num_others) -> None:
     limits = Limits()
-    assert first_token_limit_s(limits, context_len, num_others + 1) > first_token_limit_s(limits, context_len, num_others)
+    assert first_token_limit_s(limits, context_len, num_others + 1) > first_token_limit_s(
+        limits, context_len, num_others
+    )
     assert stall_limit_s(limits, context_len, num_others + 1) > stall_limit_s(limits, context_len, num_others)
 
 

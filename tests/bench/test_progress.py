@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import time
@@ -82,10 +83,8 @@ def test_a_reader_that_went_away_does_not_end_the_sweep() -> None:
         progress.say("nobody reads this")
         progress.say("nor this")
         assert progress.stream is None
-        try:
+        with contextlib.suppress(BrokenPipeError):
             stream.close()
-        except BrokenPipeError:
-            pass
 
 
 def test_what_must_not_be_said_is_not() -> None:
@@ -118,14 +117,24 @@ class TestRemaining:
     def test_points_that_were_seen(self) -> None:
         assert remaining_s([(1000, 1), (1000, 1), (2000, 1)], {(1000, 1): [1.0, 3.0], (2000, 1): [5.0]}) == 9.0
 
-    def test_longer_ones_grow_with_the_square(self) -> None:
-        assert remaining_s([(4000, 1)], {(1000, 1): [1.0]}) == 16.0
+    def test_longer_ones_grow_somewhat_faster_than_in_proportion(self) -> None:
+        assert remaining_s([(16_000, 1)], {(1000, 1): [1.0]}) == pytest.approx(32.0)
+
+    def test_and_as_was_seen_once_two_lengths_were(self) -> None:
+        assert remaining_s([(8000, 1)], {(2000, 1): [1.0], (4000, 1): [4.0]}) == pytest.approx(16.0)
+        assert remaining_s([(8000, 1)], {(2000, 1): [1.0], (4000, 1): [2.0]}) == pytest.approx(4.0)
+
+    def test_never_faster_than_with_the_square_nor_backwards(self) -> None:
+        assert remaining_s([(8000, 1)], {(2000, 1): [1.0], (4000, 1): [100.0]}) == pytest.approx(400.0)
+        assert remaining_s([(8000, 1)], {(2000, 1): [5.0], (4000, 1): [1.0]}) == pytest.approx(1.0)
 
     def test_shorter_ones_shrink_in_proportion(self) -> None:
-        assert remaining_s([(1000, 1)], {(4000, 1): [8.0]}) == 2.0
+        assert remaining_s([(1000, 1)], {(4000, 1): [8.0]}) == pytest.approx(2.0)
 
-    def test_the_nearest_is_taken(self) -> None:
-        assert remaining_s([(2000, 1)], {(1000, 1): [1.0], (100_000, 1): [1000.0]}) == 4.0
+    def test_the_most_alike_is_taken(self) -> None:
+        seen = {(1000, 1): [1.0], (1000, 4): [2.0], (100_000, 1): [1000.0]}
+        assert remaining_s([(2000, 4)], seen) == pytest.approx(2.0 * 2**1.5)
+        assert remaining_s([(1000, 8)], seen) == pytest.approx(4.0)
 
     def test_nothing_left(self) -> None:
         assert remaining_s([], {(1000, 1): [1.0]}) == 0.0

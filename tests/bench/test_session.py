@@ -13,7 +13,7 @@ import pytest
 
 from deepdraft.bench.secret import Secrets
 from deepdraft.bench.session import Recorder
-from deepdraft.errors import DiskFull, ResultsError
+from deepdraft.errors import DiskFull
 from deepdraft.records import Capabilities, End, Header, Note, Run, SweepSpec
 from deepdraft.records.file import ResultsWriter, read_run
 
@@ -68,11 +68,12 @@ def test_each_line_is_on_the_disk_when_keep_returns(recorder, path) -> None:
     assert recorder.num_unsaved == 0
 
 
-def test_lines_kept_aside_stand_in_the_order_they_came(recorder, path) -> None:
+def test_lines_that_are_saved_later_stand_in_the_order_they_came(recorder, path) -> None:
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
             for index in range(50):
-                group.create_task(recorder.keep_aside(note(f"{index}")))
+                recorder.take(note(f"{index}"))
+                group.create_task(recorder.save())
         recorder.keep(note("last"))
 
     asyncio.run(main())
@@ -91,7 +92,8 @@ def test_a_slow_disk_does_not_hold_up_the_loop(recorder, path) -> None:
                 pass
 
         recorder._writer = SlowWriter()
-        saving = asyncio.create_task(recorder.keep_aside(note("slow")))
+        recorder.take(note("slow"))
+        saving = asyncio.create_task(recorder.save())
         num_turns = 0
         for _ in range(20):
             await asyncio.sleep(0.001)
@@ -105,7 +107,10 @@ def test_a_slow_disk_does_not_hold_up_the_loop(recorder, path) -> None:
 
 def test_what_was_given_up_half_way_is_written_with_the_next(recorder, path) -> None:
     async def main() -> None:
-        saving = [asyncio.create_task(recorder.keep_aside(note(f"{index}"))) for index in range(30)]
+        saving = []
+        for index in range(30):
+            recorder.take(note(f"{index}"))
+            saving.append(asyncio.create_task(recorder.save()))
         await asyncio.sleep(0)
         for task in saving:
             task.cancel()
@@ -115,7 +120,7 @@ def test_what_was_given_up_half_way_is_written_with_the_next(recorder, path) -> 
     asyncio.run(main())
     run = read_run(path)
     assert run.ends
-    assert messages(run) == messages(recorder.run())
+    assert messages(run) == messages(recorder.run()) == [f"{index}" for index in range(30)]
     assert recorder.num_unsaved == 0
 
 
@@ -162,13 +167,6 @@ def test_secrets_do_not_reach_the_file(path) -> None:
     recorder.close()
     assert messages(read_run(path)) == ["the server says: <redacted> is no key"]
     assert messages(recorder.run()) == ["the server says: <redacted> is no key"]
-
-
-def test_other_faults_of_the_disk_are_results_errors(path) -> None:
-    recorder = Recorder(HEADER, ResultsWriter.create(path, HEADER), started_at=time.monotonic(), hidden=Secrets())
-    recorder.close()
-    with pytest.raises((ResultsError, OSError)):
-        recorder.keep(note("closed"))
 
 
 def test_notes_are_said_and_kept_and_some_only_once(open_session, plain, talk, path) -> None:

@@ -22,9 +22,9 @@ IMPORT_S = 0.15
 
 
 def cpu_s(*words: str) -> float:
-    """CPU seconds of the cheapest of three runs: what the machine does beside it is not ours."""
+    """CPU seconds of the cheapest of some runs: what the machine does beside it is not ours."""
     costs = []
-    for _ in range(3):
+    for _ in range(2):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *words], check=True, capture_output=True, timeout=60)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -13,8 +13,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
 SIZES = ("--context-len", "512,2k,4k", "--decode-len", "32", "--repeats", "3")
 LENS = [512, 2000, 4000]
-HIT_FACTOR = 4
-"""A hit at 4,000 tokens is some ten times faster here; other work on the machine moves TTFT by less than this."""
+HIT_FACTOR = 3
+"""A hit at 4,000 tokens is ten times faster and more. Other work on the machine only adds to a TTFT, so the least of
+several is compared with the least of several."""
 
 
 def assert_sound(sweep: Any) -> None:
@@ -56,8 +57,12 @@ class TestOneRequestAtATime:
             assert found[name] == "no"
         assert "HTTP 422: Unexpected fields in the request: {'ignore_eos'}" in found["note"]
 
-    def test_a_sweep_has_exact_counts(self, engine: Any) -> None:
-        sweep = engine.sweep(*SIZES)
+    @pytest.fixture(scope="class")
+    @classmethod
+    def sweep(cls, engine: Any) -> Any:
+        return engine.sweep(*SIZES)
+
+    def test_a_sweep_has_exact_counts(self, sweep: Any) -> None:
         assert_sound(sweep)
         assert {state for state, _ in sweep.guard("cold_prefix")} == {"not_verifiable"}
         assert sweep.states("bundled_tokens") == {"verified"}
@@ -81,11 +86,11 @@ class TestOneRequestAtATime:
         assert [request.trace.usage.completion_tokens for request in sweep.requests] == [1, 17] * 2
         assert sweep.states("cold_prefix") == {"not_verifiable"}
 
-    def test_a_prompt_that_was_sent_before_is_no_hit_here(self, engine: Any) -> None:
-        sweep = engine.sweep("--context-len", "4k", "--decode-len", "4", "--repeats", "3", "--keep-cache")
-        values = ttfts_s(sweep, 4000)
-        assert max(values) < HIT_FACTOR * min(values)
-        assert sweep.states("cold_prefix") == {"not_verifiable"}
+    def test_a_prompt_that_was_sent_before_is_no_hit_here(self, engine: Any, sweep: Any) -> None:
+        kept = engine.sweep("--context-len", "4k", "--decode-len", "4", "--repeats", "3", "--keep-cache")
+        _, *later = ttfts_s(kept, 4000)
+        assert min(later) > min(ttfts_s(sweep, 4000)) / HIT_FACTOR
+        assert kept.states("cold_prefix") == {"not_verifiable"}
 
 
 class TestContinuousBatching:
@@ -98,26 +103,33 @@ class TestContinuousBatching:
         with start("transformers", *flags) as running:
             yield running
 
-    def test_unique_heads_keep_the_reuse_out(self, engine: Any) -> None:
-        sweep = engine.sweep(*SIZES)
+    @pytest.fixture(scope="class")
+    @classmethod
+    def sweep(cls, engine: Any) -> Any:
+        return engine.sweep(*SIZES)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def kept(cls, engine: Any) -> Any:
+        return engine.sweep(*SIZES[:-1], "4", "--keep-cache")
+
+    def test_a_sweep_has_exact_counts(self, sweep: Any) -> None:
         assert_sound(sweep)
-        values = ttfts_s(sweep, 4000)
-        assert len(values) == 3
-        assert max(values) < HIT_FACTOR * min(values)
+        heads = [request.prompt.head for request in sweep.requests]
+        assert len(set(heads)) == len(heads) == 9
         for state, evidence in sweep.guard("cold_prefix"):
             assert state == "not_verifiable"
             assert "the server tells no cached tokens; done against hits: unique_head" in evidence
-        heads = [request.prompt.head for request in sweep.requests]
-        assert len(set(heads)) == len(heads)
 
-    def test_a_kept_cache_is_suspected_and_never_called_cold(self, engine: Any) -> None:
-        sweep = engine.sweep(*SIZES, "--keep-cache")
-        assert_sound(sweep)
-        first, *later = ttfts_s(sweep, 4000)
-        assert first > HIT_FACTOR * min(later)  # the reuse is real
-        assert sweep.states("cold_prefix") == {"not_verifiable"}
-        _, evidence = sweep.guard("cold_prefix")[-1]
+    def test_unique_heads_keep_the_reuse_out(self, sweep: Any, kept: Any) -> None:
+        _, *hits_s = ttfts_s(kept, 4000)
+        assert min(ttfts_s(sweep, 4000)) > HIT_FACTOR * min(hits_s)
+
+    def test_a_kept_cache_is_suspected_and_never_called_cold(self, kept: Any) -> None:
+        assert_sound(kept)
+        assert kept.states("cold_prefix") == {"not_verifiable"}
+        _, evidence = kept.guard("cold_prefix")[-1]
         assert "not done: unique_head" in evidence
         assert "times the later ones: a warm-up effect, or hits after it" in evidence or "as a hit would" in evidence
-        doubted = next(guard for guard in sweep.points[-1]["guards"] if guard["name"] == "cold_prefix")["doubts"]
+        doubted = next(guard for guard in kept.points[-1]["guards"] if guard["name"] == "cold_prefix")["doubts"]
         assert {"ttft_s", "prefill_tok_s"} <= set(doubted)

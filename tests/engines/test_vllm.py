@@ -107,11 +107,10 @@ class TestWithFiguresForEachRequest:
         for request in sweep.requests:
             tokens = request.trace.events.num_tokens
             accepted_in_stream = sum(tokens) - len(tokens)  # each event is a step: its bonus token is not a draft
-            # Only drafts of the last step can be missing, cut off by max_tokens (a merged event would hide steps).
+            # Only drafts of the last step can be missing, cut off by max_tokens. (Events merged on a busy machine
+            # hide steps, and make the stream's count larger, not smaller.)
             cut = request.acceptance.num_accepted_tokens - accepted_in_stream
             assert cut <= DRAFT_LEN
-            assert max(tokens) <= (1 + DRAFT_LEN) * 2
-            assert tokens[0] == 1
 
     def test_the_flush_empties_the_cache(self, engine: Any) -> None:
         prompt = list(range(1000, 1000 + 700)) + [random.randrange(300, 40_000) for _ in range(200)]
@@ -169,6 +168,8 @@ class TestWithFiguresForEachRequest:
             assert one.trace.usage.cached_tokens == other.trace.usage.cached_tokens == 0
             assert one.trace.usage.prompt_tokens == other.trace.usage.prompt_tokens == one.prompt.asked_len
             assert one.prompt.head != other.prompt.head
+            # One token comes from the prefill: nothing was verified, and 1.0 would be no acceptance length.
+            assert (one.acceptance.num_steps, acceptance_len(one.acceptance)) == (0, None)
         assert sweep.states("cold_prefix") == sweep.states("background_load") == {"verified"}
         for point in sweep.points:
             assert point["acceptance_len"]["num_samples"] == 3

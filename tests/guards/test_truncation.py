@@ -37,3 +37,10 @@ def test_one_per_cent_may_be_another_tokenizer(count, state):
 
 def test_without_our_own_count_the_asked_length_was_sent():
     assert verdict(4096, sent=None).state == "violated"
+
+
+def test_a_prompt_that_could_not_be_made_long_enough_is_not_whole():
+    report = verdict(64, sent=64)
+    assert report.state == "not_verifiable"
+    assert "never counted more than 64 tokens when a prompt of 8,192 was made" in report.evidence
+    assert report.doubts == ("context_len",)

@@ -15,18 +15,18 @@ DIALECTS: tuple[DialectName, ...] = ("sglang", "vllm", "llamacpp", "openai")
 METHODS = ("streaming", "two-point")
 NOISES = (0.0, 0.02)
 CONTEXT_LENS = (256, 1024, 2048, 4096, 6144, 8192)
-NOISY_LENS = (256, 2048, 4096, 6144, 8192)
+NOISY_LENS = (256, 2048, 5120, 8192)
 LONGEST = CONTEXT_LENS[-1]
 DECODE_LEN = 40
 PHYSICS = Physics(
-    prefill_a_s=0.03,
-    prefill_b_s=0.04 / LONGEST,
-    prefill_c_s=0.05 / LONGEST**2,
+    prefill_a_s=0.025,
+    prefill_b_s=0.03 / LONGEST,
+    prefill_c_s=0.04 / LONGEST**2,
     step_d_s=0.003,
     step_e_s=0.002 / LONGEST,
     committed_len_probs=(0.2, 0.3, 0.5),
 )
-"""At the longest context: 30 ms + 40 ms + 50 ms of prefill, 3 ms + 2 ms a step, 2.3 tokens a step."""
+"""At the longest context: 25 ms + 30 ms + 40 ms of prefill, 3 ms + 2 ms a step, 2.3 tokens a step."""
 
 CALM_S = 0.0015
 """Half a step: what is less late than this was undisturbed."""
@@ -88,7 +88,7 @@ class Timed:
 
 @functools.cache
 def lawful(dialect: DialectName, method: str, noise_frac: float) -> Swept:
-    """A sweep of a server with a drafter; again when the machine disturbed every repeat of some point."""
+    """A sweep of a server with a drafter; again when the machine disturbed all repeats of too many points."""
     simulated = server_spec(dialect, replace(PHYSICS, noise_frac=noise_frac), template_len=7)
     spec = sweep_spec(
         *(NOISY_LENS if noise_frac else CONTEXT_LENS),
@@ -96,12 +96,15 @@ def lawful(dialect: DialectName, method: str, noise_frac: float) -> Swept:
         decode_len=DECODE_LEN,
         num_repeats=3 if method == "streaming" and not noise_frac else 2,
     )
-    return quiet(lambda: sweep(simulated, spec), _is_calm_everywhere)
+    return quiet(lambda: sweep(simulated, spec), _is_calm_enough)
 
 
-def _is_calm_everywhere(made: Swept) -> bool:
-    samples = [timed(made, point) for point in made.points]
-    return all(any(one.is_ttft_calm for one in each) and any(one.is_step_calm for one in each) for each in samples)
+def _is_calm_enough(made: Swept) -> bool:
+    """Whether enough is left for a parabola and a line."""
+    samples = [one for point in made.points for one in timed(made, point)]
+    ttft_lens = {one.uncached_len for one in samples if one.is_ttft_calm}
+    step_lens = {one.uncached_len for one in samples if one.is_step_calm}
+    return min(len(ttft_lens), len(step_lens) + 1) >= len(made.points) - 1 and {256, LONGEST} <= ttft_lens
 
 
 def timed(made: Swept, point: Point) -> list[Timed]:

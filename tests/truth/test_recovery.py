@@ -21,7 +21,7 @@ CLIENT_S = 0.0015
 PREFILL_FRAC = 0.05
 STEP_FRAC = 0.03
 STEP_FLOOR_S = 5e-5
-ACCEPTANCE_FRAC = 0.06
+CUT_SHORT_FRAC = 0.02
 
 STATED_PREFILL = (PHYSICS.prefill_a_s, PHYSICS.prefill_b_s * LONGEST, PHYSICS.prefill_c_s * LONGEST**2)
 STATED_STEP = (PHYSICS.step_d_s, PHYSICS.step_e_s * LONGEST)
@@ -97,15 +97,18 @@ def test_without_noise_it_is_the_law_that_was_stated(dialect, method):
 
 @every_sweep
 def test_the_acceptance_length_is_found(dialect, method, noise_frac):
-    samples = [one for one in samples_of(dialect, method, noise_frac) if one.is_step_calm]
+    samples = samples_of(dialect, method, noise_frac)
+    if dialect == "openai":  # it tells nothing: bursts of arrivals and the length of texts must do
+        samples = [one for one in samples if one.is_step_calm]
+        assert not any("acceptance_len" in one.sample.figures for one in samples)
+    frac = 1e-6 if dialect != "openai" else 0.12
     for one in samples:
-        figures = one.sample.figures
-        if dialect == "openai":  # it tells nothing: bursts of arrivals and the length of texts must do
-            assert "acceptance_len" not in figures
-            assert figures["tokens_per_step"] == pytest.approx(one.true_tokens_per_step, rel=0.12)
-        else:
-            assert figures["acceptance_len"] == pytest.approx(one.true_tokens_per_step, rel=1e-6)
-            assert figures["tokens_per_step"] == pytest.approx(one.true_tokens_per_step, rel=1e-6)
+        assert one.sample.figures["tokens_per_step"] == pytest.approx(one.true_tokens_per_step, rel=frac)
+        if dialect != "openai":
+            assert one.sample.figures["acceptance_len"] == pytest.approx(one.true_tokens_per_step, rel=frac)
+    # By the distribution: within what so few draws allow, and what the limit takes off the last step of a request.
+    probs, mean = PHYSICS.committed_len_probs, PHYSICS.mean_committed_len
+    deviation = sum(prob * (length - mean) ** 2 for length, prob in enumerate(probs, start=1)) ** 0.5
+    num_steps = sum(len(one.besides[-1].truth.steps) for one in samples)
     ours = statistics.harmonic_mean([one.sample.figures["tokens_per_step"] for one in samples])
-    # The chance in so few steps, and the last step of a request, which its limit cuts short, are in the tolerance.
-    assert ours == pytest.approx(PHYSICS.mean_committed_len, rel=ACCEPTANCE_FRAC)
+    assert abs(ours - mean) <= 3 * deviation / num_steps**0.5 + CUT_SHORT_FRAC * mean

@@ -39,14 +39,18 @@ def of_llamacpp_timings(timings: Mapping[str, Any]) -> Acceptance | None:
 
 
 def of_vllm_metrics(metrics: Mapping[str, Any]) -> Acceptance | None:
-    """vLLM's `metrics.speculative_decoding` (server flag --per-request-spec-decode-metrics)."""
+    """vLLM's `metrics.speculative_decoding` (server flag --per-request-spec-decode-metrics).
+
+    Its mean is 1.0 also where no step was verified (an answer of one token, an n-gram drafter that found nothing):
+    then there are counts of 0, and no mean.
+    """
     figures = metrics.get("speculative_decoding")
     if not isinstance(figures, Mapping):
         return None
     num_steps = _count(figures.get("num_spec_steps"))
     accepted = _count(figures.get("num_accepted_draft_tokens"))
     mean = _number(figures.get("mean_acceptance_length"))
-    if not num_steps and mean is None:
+    if num_steps is None and mean is None:
         return None
     acceptance = Acceptance(
         source="metrics.speculative_decoding of the answer",
@@ -55,7 +59,7 @@ def of_vllm_metrics(metrics: Mapping[str, Any]) -> Acceptance | None:
         num_accepted_tokens=accepted,
         accepted_len_histogram=_counts(figures.get("acceptance_histogram")),
         accepted_len_by_step=_counts(figures.get("per_step_accepted")),
-        stated_acceptance_len=mean,
+        stated_acceptance_len=None if num_steps == 0 else mean,
     )
     return _checked(acceptance)
 

@@ -41,7 +41,8 @@ class Sender:
         self.sent_prompts: dict[tuple[int, str, int], Prompt] = {}
         """(request index, role, attempt) -> what was sent."""
         self._flush = flush
-        self._saving: asyncio.TaskGroup | None = None
+        self._has_lines = asyncio.Event()
+        self._is_over = False
 
     @property
     def num_requests(self) -> int:
@@ -74,8 +75,11 @@ class Sender:
         written: the requests still in flight are then given up.
         """
         try:
-            async with asyncio.TaskGroup() as self._saving:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._record())
                 await self._send_as_asked(asks)
+                self._is_over = True
+                self._has_lines.set()
         except BaseExceptionGroup as faults:
             raise _first(faults) from None
 
@@ -208,15 +212,23 @@ class Sender:
         session = self.session
         if result.failure is not None:
             words = f"{_name(result)}: {result.failure.name}, {result.failure.message}"
-            self._save(result, session.said("failure", words))
+            self._take(result, session.said("failure", words))
         elif self.is_alone and result.role == "single":
             self.held = result
         else:
-            self._save(replace(result, acceptance=session.adapter.acceptance(result.trace, is_alone=False)))
+            self._take(replace(result, acceptance=session.adapter.acceptance(result.trace, is_alone=False)))
 
-    def _save(self, *lines: Line) -> None:
-        assert self._saving is not None
-        self._saving.create_task(self.session.recorder.keep_aside(*lines))
+    def _take(self, *lines: Line) -> None:
+        self.session.recorder.take(*lines)
+        self._has_lines.set()
+
+    async def _record(self) -> None:
+        """Write lines as they come, until all is sent and written."""
+        recorder = self.session.recorder
+        while not (self._is_over and recorder.num_unsaved == 0):
+            await self._has_lines.wait()
+            self._has_lines.clear()
+            await recorder.save()
 
 
 def _name(result: Measurement) -> str:

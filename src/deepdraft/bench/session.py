@@ -79,15 +79,18 @@ class Recorder:
 
     def keep(self, *lines: Line) -> None:
         """Append the lines. Raises ResultsError when they can't be written; they stay in memory all the same."""
-        self._take(lines)
+        self.take(*lines)
         self._save()
 
-    async def keep_aside(self, *lines: Line) -> None:
-        """As `keep`, without holding up the event loop: a slow disk must not delay the stamps of running streams.
+    def take(self, *lines: Line) -> None:
+        """Keep the lines in memory for now: `save`, or the next `keep`, writes them."""
+        clean = [self._hidden.hidden_in(line) for line in lines]
+        self._lines.extend(clean)
+        self._unsaved.extend(clean)
 
-        When it is cancelled the lines may be unsaved; the next `keep` writes them first.
-        """
-        self._take(lines)
+    async def save(self) -> None:
+        """Write what was taken, without holding up the event loop: a slow disk must not delay the stamps of running
+        streams. Raises as `keep` does; when it is cancelled, the lines may still be unsaved."""
         await asyncio.to_thread(self._save)
 
     def close(self) -> None:
@@ -106,11 +109,6 @@ class Recorder:
             ends=_of(End, self._lines),
             damage=self._damage,
         )
-
-    def _take(self, lines: Sequence[Line]) -> None:
-        lines = [self._hidden.hidden_in(line) for line in lines]
-        self._lines.extend(lines)
-        self._unsaved.extend(lines)
 
     def _save(self) -> None:
         with self._saving:

@@ -117,7 +117,7 @@ async def sweep(
         problem = Interrupted("interrupted before anything was measured")
         if recorder is not None:
             problem = Interrupted("interrupted; what was measured is kept", hint=f"go on with --resume {path}")
-            _keep_end(recorder, "interrupted", problem.message)
+            _keep_end(recorder, "interrupted", None)
     except DeepdraftError as error:
         problem = error
         problem.message = hidden.hidden(problem.message)
@@ -327,7 +327,7 @@ def _keep_refusal(session: Session, refusal: Refusal, refused: set[PointKey]) ->
         session.recorder.keep(refusal)
 
 
-def _keep_end(recorder: Recorder, outcome: Literal["interrupted", "server_lost"], message: str) -> None:
+def _keep_end(recorder: Recorder, outcome: Literal["interrupted", "server_lost"], message: str | None) -> None:
     """Say in the file how it ended, if the file can still be written."""
     with contextlib.suppress(ResultsError):
         recorder.keep(End(at_s=recorder.now_s(), outcome=outcome, message=message))
