@@ -90,6 +90,22 @@ def test_a_step_is_told_by_the_server_first():
     assert told.source == "ms/token x tokens/step" and "bursts" in bursts.source
 
 
+def test_drafts_beyond_the_end_do_not_make_steps_vanish():
+    """As recorded from vLLM: 11 steps, of which 9 held a draft; the last one's 4 accepted drafts were cut to 1."""
+    sizes = (1, 1, 1, 5, 5, 5, 5, 5, 5, 5, 5, 2)  # what arrived: the prefill's token, then 11 steps
+    one = steady(12, gap_s=0.02, usage=sum(sizes), stated=sizes)
+    by_step = (4,) * 9
+    detailed = accepted(num_steps=9, num_accepted_tokens=36, accepted_len_by_step=by_step)
+    told = request_tokens_per_step(one, detailed, "yes")
+    assert told.value == pytest.approx(44 / 11)
+    assert "arrivals" in told.source
+    assert step_s(one, detailed, "yes").value == pytest.approx(0.02, rel=0.01)
+    # Where the counts add up by themselves, the arrivals (which the network may have joined) are not asked.
+    exact = accepted(num_steps=9, num_accepted_tokens=33, accepted_len_by_step=(*by_step[:-1], 1))
+    assert request_tokens_per_step(one, exact, "yes").value == pytest.approx(44 / 11)
+    assert "arrivals" not in request_tokens_per_step(one, exact, "yes").source
+
+
 def test_a_token_is_a_step_only_without_a_drafter():
     short = steady(4)
     assert step_s(short, None, "no").value == pytest.approx(tpot_s(short))

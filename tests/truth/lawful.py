@@ -50,8 +50,13 @@ class Timed:
         last = self.besides[-1]
         if len(self.besides) > 1 and not (self.is_ttft_calm and last.first_late_s < CALM_S):
             return False
-        is_told = self.sample.sources["step_s"] == STEP_FROM_TOKENS
-        return last.span_late_s < CALM_S and (is_told or last.late_s < CALM_S)
+        # Bursts of arrivals run together when one is late by three quarters of a step.
+        return last.span_late_s < CALM_S and (self.is_step_told or last.late_s < 0.5 * self.true_step_s)
+
+    @property
+    def is_step_told(self) -> bool:
+        """Whether the server tells its steps; else bursts of arrivals do."""
+        return self.sample.sources["step_s"] == STEP_FROM_TOKENS
 
     @property
     def true_ttft_s(self) -> float:
@@ -61,9 +66,10 @@ class Timed:
 
     @property
     def true_step_s(self) -> float:
-        """First write to last write / steps; of a pair: what the second request took longer / its steps."""
+        """First write to last write / steps; of a pair, what the second request took longer / its steps."""
         truth = self.besides[-1].truth
-        began_s = truth.writes[0].time_s if len(self.besides) == 1 else truth.received_s + self.true_ttft_s
+        is_pair = len(self.besides) > 1 and self.is_step_told  # bursts are those of one request
+        began_s = truth.received_s + self.true_ttft_s if is_pair else truth.writes[0].time_s
         return (truth.writes[-1].time_s - began_s) / len(truth.steps)
 
     @property
@@ -104,7 +110,8 @@ def _is_calm_enough(made: Swept) -> bool:
     samples = [one for point in made.points for one in timed(made, point)]
     ttft_lens = {one.uncached_len for one in samples if one.is_ttft_calm}
     step_lens = {one.uncached_len for one in samples if one.is_step_calm}
-    return min(len(ttft_lens), len(step_lens) + 1) >= len(made.points) - 1 and {256, LONGEST} <= ttft_lens
+    ends = {CONTEXT_LENS[0], LONGEST}
+    return len(ttft_lens) >= len(made.points) - 1 and len(step_lens) >= 3 and ends <= ttft_lens
 
 
 def timed(made: Swept, point: Point) -> list[Timed]:

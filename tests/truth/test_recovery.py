@@ -80,7 +80,8 @@ def test_the_law_of_the_server_is_found(dialect, method, noise_frac):
 def test_over_all_requests_the_client_is_right(dialect, method, noise_frac):
     samples = samples_of(dialect, method, noise_frac)
     assert abs(statistics.median(one.ttft_error_s for one in samples)) <= CLIENT_S
-    assert abs(statistics.median(one.step_error_frac for one in samples)) <= STEP_FRAC
+    steps = [one for one in samples if one.is_step_told or one.is_step_calm]
+    assert abs(statistics.median(one.step_error_frac for one in steps)) <= STEP_FRAC
 
 
 @pytest.mark.parametrize("method", METHODS)

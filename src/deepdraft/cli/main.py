@@ -36,6 +36,23 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **settings})
+        self.fill: Callable[[], None] | None = None
+        """Adds the arguments once they are needed, where naming them takes imports that other commands don't want."""
+
+    def parse_known_args(self, *words: Any, **settings: Any) -> Any:
+        """As argparse has it."""
+        self._fill()
+        return super().parse_known_args(*words, **settings)
+
+    def format_help(self) -> str:
+        """As argparse has it."""
+        self._fill()
+        return super().format_help()
+
+    def _fill(self) -> None:
+        fill, self.fill = self.fill, None
+        if fill is not None:
+            fill()
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import textwrap
 from typing import Any
@@ -30,6 +29,8 @@ def add_command(commands: Any) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Print the server's capabilities."""
+    import asyncio
+
     from deepdraft.bench.secret import Secrets
 
     entry = access(namespace)

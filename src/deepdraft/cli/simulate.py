@@ -8,8 +8,6 @@ from typing import Any
 
 def add_command(commands: Any) -> None:
     """Add `simulate` to the command line."""
-    from deepdraft.simulate.options import add_arguments
-
     parser = commands.add_parser(
         "simulate",
         help="run a server of known truth",
@@ -18,7 +16,13 @@ def add_command(commands: Any) -> None:
         "engine, with every known confound on a switch: to prove a measuring client, ours\n"
         "or another, against a known truth. GET /_truth tells what really happened.",
     )
-    add_arguments(parser)
+
+    def fill() -> None:
+        from deepdraft.simulate.options import add_arguments
+
+        add_arguments(parser)
+
+    parser.fill = fill
     parser.set_defaults(run=run)
 
 

@@ -9,14 +9,16 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepdraft.cli.connection import access, add_connection_flags, recorded_command_line
-from deepdraft.cli.interruption import Interruption, interruption
 from deepdraft.cli.output import write_out
 from deepdraft.cli.sweep_spec import EMBEDDED_URL, asked_spec, resumed_spec
 from deepdraft.errors import UsageError
 from deepdraft.records import Run, SweepSpec
+
+if TYPE_CHECKING:
+    from deepdraft.cli.interruption import Interruption
 
 
 def add_command(commands: Any) -> None:
@@ -143,6 +145,7 @@ def _add_results(group: Any) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Measure, print, and return the exit code."""
+    from deepdraft.cli.interruption import interruption
     from deepdraft.records.file import read_run
 
     path, is_resumed = _results_path(namespace)

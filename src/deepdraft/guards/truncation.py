@@ -36,10 +36,10 @@ def truncation(evidence: PointEvidence) -> GuardReport:
         )
     unmade = [request for request in requests if _is_short(_sent_len(request), request.prompt.asked_len)]
     if unmade:
-        prompt = unmade[0].prompt
+        most, asked = _sent_len(unmade[0]), unmade[0].prompt.asked_len
         text = (
-            f"the server never counted more than {_sent_len(unmade[0]):,} tokens when a prompt of {prompt.asked_len:,} "
-            "was made: a server that cuts prompts does that"
+            f"the server never counted more than {most:,} tokens when a prompt of {asked:,} was made: "
+            "a server that cuts prompts does that"
         )
         return GuardReport(name=NAME, state="not_verifiable", evidence=text, doubts=("context_len",))
     return GuardReport(name=NAME, state="verified", evidence=f"nothing is missing of {counted[0][1]:,} tokens sent")

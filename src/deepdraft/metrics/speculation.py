@@ -2,8 +2,9 @@
 
 Identities used, with n output tokens of which the first comes from the prefill and belongs to no step:
 every decode step commits its accepted draft tokens and one bonus token, so steps = (n - 1) - accepted.
-The last step may be cut short by the token limit, so this may be short by up to one step's worth of drafts; where the
-engine counts its verify steps, no fewer than those are taken.
+The last step may be cut short by the token limit. Some engines (vLLM) count the drafts beyond the cut as accepted, so
+this may be short by up to one step's worth of drafts: no fewer than the engine's verify steps are taken, and where the
+arrivals of the stream show a number of steps that lies within what the counts allow, that number.
 
 A millisecond a token is a millisecond a step only without a drafter; neither is ever printed as the other.
 """
@@ -122,7 +123,7 @@ def request_tokens_per_step(
     bursts of arrivals; None when none of these can tell."""
     num_output_tokens = output_tokens(trace)
     if acceptance is not None and num_output_tokens is not None:
-        told = tokens_per_step(acceptance, num_output_tokens)
+        told = _told_tokens_per_step(trace, acceptance, num_output_tokens)
         if told is not None:
             return told
     if speculation == "no":
@@ -144,7 +145,7 @@ def step_s(
     per_token_s = tpot if tpot is not None else tpot_s(trace)
     num_output_tokens = output_tokens(trace)
     if per_token_s is not None and acceptance is not None and num_output_tokens is not None:
-        told = tokens_per_step(acceptance, num_output_tokens)
+        told = _told_tokens_per_step(trace, acceptance, num_output_tokens)
         if told is not None:
             return Sourced(value=per_token_s * told.value, source=STEP_FROM_TOKENS)
     if speculation == "no":
@@ -155,6 +156,34 @@ def step_s(
     if steps is not None:
         return Sourced(value=steps.step_s, source=_bursts_named(steps.doubt))
     return None
+
+
+def _told_tokens_per_step(trace: RequestTrace, acceptance: Acceptance, num_output_tokens: int) -> Sourced | None:
+    """What the server's counts say, made exact by the arrivals where the counts leave room for a cut last step."""
+    told = tokens_per_step(acceptance, num_output_tokens)
+    room = _cut_len_at_most(acceptance)
+    if told is None or not room:
+        return told
+    num_decoded = num_output_tokens - 1
+    fewest = round(num_decoded / told.value)
+    arrivals = steps_of(trace)
+    if arrivals is not None and arrivals.is_exact and fewest <= arrivals.num_steps <= fewest + room:
+        if arrivals.num_steps == fewest:
+            return told
+        source = f"{told.source}; steps from arrivals, since drafts beyond the end count as accepted"
+        return Sourced(value=num_decoded / arrivals.num_steps, source=source)
+    return told
+
+
+def _cut_len_at_most(acceptance: Acceptance) -> int:
+    """Drafts that the last step can have accepted beyond the end, as far as the counts tell: 0 when they don't."""
+    if acceptance.accepted_len_by_step:
+        return acceptance.accepted_len_by_step[-1]
+    if acceptance.accepted_len_histogram is not None:
+        return max((length for length, count in enumerate(acceptance.accepted_len_histogram) if count), default=0)
+    if acceptance.accepted_at_depth is not None:
+        return sum(1 for count in acceptance.accepted_at_depth if count)
+    return 0
 
 
 def _named(acceptance: Acceptance) -> str:

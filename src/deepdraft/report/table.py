@@ -16,9 +16,15 @@ from deepdraft.report.doubt import UNVERIFIED_MARK, VIOLATED_MARK, PointDoubts, 
 from deepdraft.report.number import NOTHING, ms_text, percent_text, rate_text
 from deepdraft.units import seconds_text, tokens_text
 
-DEFINITIONS = (
-    "TTFT: request sent -> first token (answer, reasoning or tool call). prefill: uncached prompt tokens / TTFT. "
-    "ms/token: (last - first token arrival) / tokens after the first arrival; decode: its inverse. "
+_BY_METHOD = {
+    "streaming": "TTFT: request sent -> first token (answer, reasoning or tool call). "
+    "prefill: uncached prompt tokens / TTFT. "
+    "ms/token: (last - first token arrival) / tokens after the first arrival; decode: its inverse. ",
+    "two-point": "Two requests a sample, for 1 and for 1 + M tokens. TTFT: sent -> the first one's token. "
+    "prefill: uncached prompt tokens / TTFT. "
+    "ms/token: (last token of the second - token of the first) / M; decode: its inverse. ",
+}
+_BY_ALL = (
     "tok/step: tokens a decode step commits. ms/step: one decode or verify step, which is not ms/token. "
     "accept: tokens a verify step commits, bonus included. Each figure: median of n requests, one vote each. "
     "spread: (largest - smallest) / median over the n, of TTFT or ms/token, whichever is larger."
@@ -86,8 +92,12 @@ def results_table(run: Run, width: int = 80) -> str:
         _remarks(run, rows, width),
     ]
     if measured:
-        parts.append(_wrapped(DEFINITIONS, width))
+        parts.append(_wrapped(_definitions(run), width))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _definitions(run: Run) -> str:
+    return _BY_METHOD.get(run.header.spec.method, _BY_METHOD["streaming"]) + _BY_ALL
 
 
 def point_line(run: Run, point: Point) -> str:
