@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import io
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -32,6 +33,13 @@ FAST = Physics(prefill_a_s=0.01, step_d_s=0.001)
 
 OpenSession = Callable[..., AbstractAsyncContextManager[Session]]
 Sweep = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_collections() -> None:
+    """What was imported and collected for the tests is left out of the collections between trials."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

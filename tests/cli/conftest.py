@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import http.server
 import json
 import os
@@ -152,9 +153,16 @@ def deepdraft(tmp_path: Path) -> Deepdraft:
     return run
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_collections() -> None:
+    """What was imported and collected for the tests is left out of the collections between trials."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Deepdraft:
-    """As `deepdraft`, in this process: for commands that end before they do anything."""
+    """As `deepdraft`, in this process: where no signal, limit or environment of a process is at stake."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

@@ -9,9 +9,9 @@ from deepdraft.records import Capabilities
 
 
 @pytest.mark.parametrize("dialect", ["sglang", "vllm", "llamacpp", "openai"])
-def test_what_was_found(deepdraft, simulated, physics, dialect) -> None:
+def test_what_was_found(called, simulated, physics, dialect) -> None:
     server = simulated(dialect=dialect, physics=physics(kv_pool_tokens=50_000, max_context_len=40_000))
-    ran = deepdraft("servers", server.url)
+    ran = called("servers", server.url)
     assert ran.code == 0, ran.err
     assert ran.err == ""
     lines = ran.out.splitlines()
@@ -24,15 +24,15 @@ def test_what_was_found(deepdraft, simulated, physics, dialect) -> None:
     assert said["hard limit"] == limits[dialect]
 
 
-def test_as_json(deepdraft, plain) -> None:
-    found = deepdraft("servers", plain.url, "--json").json
+def test_as_json(called, plain) -> None:
+    found = called("servers", plain.url, "--json").json
     assert found["engine"] == "vllm"
     assert found["kv_pool_tokens"] == 1_000_000
     assert found["num_slots"] is None
 
 
-def test_nothing_there(deepdraft, port) -> None:
-    ran = deepdraft("servers", f"http://127.0.0.1:{port}")
+def test_nothing_there(called, port) -> None:
+    ran = called("servers", f"http://127.0.0.1:{port}")
     assert ran.code == 3
     assert "Connection refused" in ran.said[0]
     assert ran.out == ""

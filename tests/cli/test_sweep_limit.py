@@ -33,9 +33,9 @@ def longest_sent(server) -> int:
         ),
     ],
 )
-def test_beyond_a_limit(deepdraft, simulated, physics, brief, recorded, tmp_path, limits, flags, reason) -> None:
+def test_beyond_a_limit(called, simulated, physics, brief, recorded, tmp_path, limits, flags, reason) -> None:
     server = simulated(physics=physics(**limits))
-    ran = deepdraft("sweep", server.url, *brief, *flags, "--out", "out.jsonl")
+    ran = called("sweep", server.url, *brief, *flags, "--out", "out.jsonl")
     assert ran.code == 1
     assert f"not sent: 1,000 tokens x 1: {reason}" in ran.err
     assert f"Not sent (1.0k): {reason}" in " ".join(ran.out.split())
@@ -46,18 +46,16 @@ def test_beyond_a_limit(deepdraft, simulated, physics, brief, recorded, tmp_path
     assert longest_sent(server) < LONG
 
 
-def test_a_point_that_just_fits_is_sent(deepdraft, simulated, physics, brief) -> None:
+def test_a_point_that_just_fits_is_sent(called, simulated, physics, brief) -> None:
     server = simulated(physics=physics(max_context_len=1_008))
-    ran = deepdraft("sweep", server.url, *brief, "--context-len", "1k", "--out", "out.jsonl")
+    ran = called("sweep", server.url, *brief, "--context-len", "1k", "--out", "out.jsonl")
     assert ran.code == 0, ran.err
     assert longest_sent(server) == 1000
 
 
-def test_too_many_at_once_for_the_pool(deepdraft, simulated, physics, brief, measured, recorded, tmp_path) -> None:
+def test_too_many_at_once_for_the_pool(called, simulated, physics, brief, measured, recorded, tmp_path) -> None:
     server = simulated(physics=physics(kv_pool_tokens=3_000))
-    ran = deepdraft(
-        "sweep", server.url, *brief, "--context-len", "1k", "--concurrency", "1,2,4", "--out", "out.jsonl"
-    )
+    ran = called("sweep", server.url, *brief, "--context-len", "1k", "--concurrency", "1,2,4", "--out", "out.jsonl")
     assert ran.code == 1
     reason = "4 requests of 1,008 tokens exceed the KV pool of 3,000"
     assert f"Not sent (1.0k x 4): {reason}" in " ".join(ran.out.split())
@@ -66,18 +64,18 @@ def test_too_many_at_once_for_the_pool(deepdraft, simulated, physics, brief, mea
     assert [(one.context_len, one.concurrency) for one in recorded(tmp_path / "out.jsonl").refusals] == [(1000, 4)]
 
 
-def test_nothing_fits(deepdraft, simulated, physics, brief, recorded, tmp_path) -> None:
+def test_nothing_fits(called, simulated, physics, brief, recorded, tmp_path) -> None:
     server = simulated(physics=physics(max_context_len=900))
-    ran = deepdraft("sweep", server.url, *brief, "--context-len", "1k,2k", "--warmups", "1", "--out", "out.jsonl")
+    ran = called("sweep", server.url, *brief, "--context-len", "1k,2k", "--warmups", "1", "--out", "out.jsonl")
     assert ran.code == 1
     assert "No point gave figures." in ran.out
     assert len(recorded(tmp_path / "out.jsonl").refusals) == 2
     assert longest_sent(server) < LONG
 
 
-def test_too_short_for_any_prompt(deepdraft, simulated, recorded, tmp_path) -> None:
+def test_too_short_for_any_prompt(called, simulated, recorded, tmp_path) -> None:
     server = simulated(confounds=Confounds(template_len=20))
-    ran = deepdraft(
+    ran = called(
         "sweep", server.url, "--context-len", "8,300", "--decode-len", "8", "--repeats", "2", "--out", "out.jsonl"
     )
     assert ran.code == 1

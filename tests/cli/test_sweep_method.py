@@ -9,18 +9,18 @@ from deepdraft.simulate.spec import Confounds
 LONG = 700
 
 
-def two_point(deepdraft, server, *flags):
+def two_point(called, server, *flags):
     words = "--method two-point --context-len 800 --warmups 0 --repeats 2 --out out.jsonl"
-    return deepdraft("sweep", server.url, *words.split(), *flags)
+    return called("sweep", server.url, *words.split(), *flags)
 
 
 def sent(server, length=800):
     return [truth for truth in server.truths() if truth.prompt_len == length]
 
 
-def test_a_good_pair(deepdraft, simulated, physics, measured, tmp_path) -> None:
+def test_a_good_pair(called, simulated, physics, measured, tmp_path) -> None:
     server = simulated(dialect="sglang", physics=physics(prefill_a_s=0.05, step_d_s=0.004))
-    ran = two_point(deepdraft, server)
+    ran = two_point(called, server)
     assert ran.code == 0, ran.err
     point = measured(tmp_path / "out.jsonl")[800, 1]
     assert len(point.samples) == 2
@@ -33,17 +33,17 @@ def test_a_good_pair(deepdraft, simulated, physics, measured, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("flush", ["works", "ignored"])
-def test_unique_heads_keep_the_second_cold_even_when_a_flush_lies(deepdraft, simulated, measured, tmp_path, flush):
+def test_unique_heads_keep_the_second_cold_even_when_a_flush_lies(called, simulated, measured, tmp_path, flush):
     server = simulated(dialect="sglang", confounds=Confounds(prefix_cache=True, flush=flush))
-    ran = two_point(deepdraft, server)
+    ran = two_point(called, server)
     assert ran.code == 0, ran.err
     assert len(measured(tmp_path / "out.jsonl")[800, 1].samples) == 2
     assert max(truth.cached_len for truth in sent(server)) == 0
 
 
-def test_a_pair_whose_second_request_hit_the_cache_is_refused(deepdraft, simulated, measured, tmp_path) -> None:
+def test_a_pair_whose_second_request_hit_the_cache_is_refused(called, simulated, measured, tmp_path) -> None:
     server = simulated(dialect="sglang", confounds=Confounds(prefix_cache=True, cached_tokens_report="usage"))
-    ran = two_point(deepdraft, server, "--keep-cache", "--json")
+    ran = two_point(called, server, "--keep-cache", "--json")
     (point,) = ran.json["points"]
     assert point["ttft_s"] is None
     assert point["tpot_s"] is None
@@ -51,45 +51,45 @@ def test_a_pair_whose_second_request_hit_the_cache_is_refused(deepdraft, simulat
     assert len(reasons) == 2
     assert reasons[0] == "the second request was served from a cache: 799 of 800 prompt tokens"
     assert "Pairs refused (800): 2: the second request was served from a cache" in " ".join(
-        deepdraft("show", "out.jsonl").out.split()
+        called("show", "out.jsonl").out.split()
     )
     # The same prompt, both times and in both repeats: that is what keeping the cache means.
     assert [truth.cached_len for truth in sent(server)] == [0, 799, 799, 799]
 
 
-def test_a_pair_that_ended_early_is_refused(deepdraft, simulated) -> None:
+def test_a_pair_that_ended_early_is_refused(called, simulated) -> None:
     server = simulated(confounds=Confounds(eos_at=5, eos_beats_ignore_eos=True))
-    ran = two_point(deepdraft, server, "--json")
+    ran = two_point(called, server, "--json")
     (point,) = ran.json["points"]
     assert point["tpot_s"] is None
     assert {pair["reason"] for pair in point["refused_pairs"]} == {"the second request ended early: 5 of 17 tokens"}
 
 
-def test_a_pair_whose_second_is_quicker_is_refused(deepdraft, simulated, physics) -> None:
+def test_a_pair_whose_second_is_quicker_is_refused(called, simulated, physics) -> None:
     # The first measured request is slow for another reason than its length.
     server = simulated(physics=physics(prefill_a_s=0.1), confounds=Confounds(drift_frac=-0.05))
-    ran = two_point(deepdraft, server, "--decode-len", "2", "--repeats", "1", "--json")
+    ran = two_point(called, server, "--decode-len", "2", "--repeats", "1", "--json")
     assert [pair["reason"].split(" (")[0] for pair in ran.json["points"][0]["refused_pairs"]] == [
         "the second request was not longer than the first"
     ]
 
 
-def test_fewer_tokens_where_each_costs_most(deepdraft, simulated) -> None:
+def test_fewer_tokens_where_each_costs_most(called, simulated) -> None:
     server = simulated()
-    ran = two_point(deepdraft, server, "--context-len", "1k,100k", "--repeats", "1")
+    ran = two_point(called, server, "--context-len", "1k,100k", "--repeats", "1")
     assert ran.code == 0, ran.err
     assert [truth.max_tokens for truth in sent(server, 1_000)] == [1, 17]
     assert [truth.max_tokens for truth in sent(server, 100_000)] == [1, 9]
 
 
-def needle(deepdraft, server, *flags):
+def needle(called, server, *flags):
     words = "--needle --repeats 1 --warmups 0 --out out.jsonl"
-    return deepdraft("sweep", server.url, *words.split(), *flags)
+    return called("sweep", server.url, *words.split(), *flags)
 
 
-def test_a_needle_at_60_010_tokens(deepdraft, simulated, measured, tmp_path) -> None:
+def test_a_needle_at_60_010_tokens(called, simulated, measured, tmp_path) -> None:
     server = simulated()
-    ran = needle(deepdraft, server, "--context-len", "60010")
+    ran = needle(called, server, "--context-len", "60010")
     assert ran.code == 0, ran.err
     assert "needle found" in ran.err
     assert "Needle found: 1 of 1 at 60k" in ran.out
@@ -98,15 +98,15 @@ def test_a_needle_at_60_010_tokens(deepdraft, simulated, measured, tmp_path) -> 
 
 
 @pytest.mark.parametrize("depth", ["0", "0.9"])
-def test_a_needle_near_either_end(deepdraft, plain, depth) -> None:
-    ran = needle(deepdraft, plain, "--needle", depth, "--context-len", "900", "--repeats", "2", "--json")
+def test_a_needle_near_either_end(called, plain, depth) -> None:
+    ran = needle(called, plain, "--needle", depth, "--context-len", "900", "--repeats", "2", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["points"][0]["needle"] == {"num_found": 2, "num_asked": 2}
 
 
-def test_a_needle_that_is_not_found(deepdraft, simulated, recorded, tmp_path) -> None:
+def test_a_needle_that_is_not_found(called, simulated, recorded, tmp_path) -> None:
     server = simulated(confounds=Confounds(needle_wrong=True))
-    ran = needle(deepdraft, server, "--context-len", "400")
+    ran = needle(called, server, "--context-len", "400")
     assert ran.code == 0, ran.err
     assert "needle found in 0 of 1" in ran.err
     assert "Needle found: 0 of 1 at 400" in ran.out

@@ -47,13 +47,13 @@ def test_of_a_sweep_that_goes_well(deepdraft, simulated, brief, tmp_path) -> Non
 
 
 @pytest.mark.parametrize("command", ["sweep", "servers"])
-def test_of_a_server_that_repeats_them(deepdraft, loopback, command, tmp_path) -> None:
+def test_of_a_server_that_repeats_them(called, loopback, command, tmp_path) -> None:
     def answer(request):
         words = f"Invalid key {request.headers['authorization']}, token {request.headers['x-proxy-token']}"
         return 401, "application/json", json.dumps({"error": {"message": words}}).encode()
 
     flags = ("--context-len", "200", "--out", "out.jsonl") if command == "sweep" else ()
-    ran = deepdraft(command, loopback(answer), *FLAGS, *flags)
+    ran = called(command, loopback(answer), *FLAGS, *flags)
     assert ran.code == 3
     assert "Invalid key <redacted>" in ran.said[0]
     assert [secret for secret in ALL if secret in ran.out + ran.err] == []

@@ -35,8 +35,8 @@ def banner_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def swept(deepdraft, url, *flags):
-    return deepdraft("sweep", url, "--context-len", "200", "--out", "out.jsonl", *flags)
+def swept(run, url, *flags):
+    return run("sweep", url, "--context-len", "200", "--out", "out.jsonl", *flags)
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_nothing_listens(deepdraft, port, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_not_http(deepdraft, banner_port, tmp_path: Path) -> None:
-    ran = swept(deepdraft, f"http://127.0.0.1:{banner_port}")
+def test_not_http(called, banner_port, tmp_path: Path) -> None:
+    ran = swept(called, f"http://127.0.0.1:{banner_port}")
     assert ran.code == 3
     assert "not HTTP" in ran.said[0]
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_path_that_is_no_api(deepdraft, plain: RunningServer) -> None:
-    ran = swept(deepdraft, f"{plain.url}/somewhere/else")
+def test_a_path_that_is_no_api(called, plain: RunningServer) -> None:
+    ran = swept(called, f"{plain.url}/somewhere/else")
     assert ran.code == 3
     assert "/somewhere/else" in ran.said[0]
     assert "404" in ran.said[0]
@@ -84,16 +84,16 @@ def test_a_path_that_is_no_api(deepdraft, plain: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/v1", "/v1/"])
-def test_a_web_page_instead_of_json(deepdraft, loopback, path) -> None:
+def test_a_web_page_instead_of_json(called, loopback, path) -> None:
     url = loopback(lambda request: (200, "text/html", HTML))
-    ran = swept(deepdraft, url + path)
+    ran = swept(called, url + path)
     assert ran.code == 3
     assert "HTML page titled 'Sign in'" in ran.said[0]
     assert "before /v1" in (ran.said[1] or "")
 
 
-def test_a_web_page_with_an_error_status(deepdraft, loopback) -> None:
-    ran = swept(deepdraft, loopback(lambda request: (404, "text/html", HTML)))
+def test_a_web_page_with_an_error_status(called, loopback) -> None:
+    ran = swept(called, loopback(lambda request: (404, "text/html", HTML)))
     assert ran.code == 3
     assert "HTML page" in ran.said[0]
 
@@ -106,8 +106,8 @@ def test_404_to_everything(deepdraft, loopback, tmp_path: Path) -> None:
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_json_that_is_no_api(deepdraft, loopback) -> None:
-    ran = swept(deepdraft, loopback(lambda request: (200, "application/json", b'["a", "b"]')))
+def test_json_that_is_no_api(called, loopback) -> None:
+    ran = swept(called, loopback(lambda request: (200, "application/json", b'["a", "b"]')))
     assert ran.code == 3
     assert "does not answer with a list of models" in ran.said[0]
 
@@ -128,8 +128,8 @@ class TestKey:
         assert "401" in ran.said[0]
         assert "--api-key" in (ran.said[1] or "")
 
-    def test_wrong(self, deepdraft, locked) -> None:
-        ran = swept(deepdraft, locked.url, "--api-key", "k-wrong-0123456789")
+    def test_wrong(self, called, locked) -> None:
+        ran = swept(called, locked.url, "--api-key", "k-wrong-0123456789")
         assert ran.code == 3
         assert "401" in ran.said[0]
         assert "k-wrong" not in ran.out + ran.err
@@ -157,9 +157,9 @@ def test_a_server_that_still_loads_is_waited_for(deepdraft, simulated, brief) ->
     assert "waiting up to 15 min" in ran.err
 
 
-def test_a_server_that_loads_for_ever_is_given_up(deepdraft, simulated, tmp_path: Path) -> None:
+def test_a_server_that_loads_for_ever_is_given_up(called, simulated, tmp_path: Path) -> None:
     server = simulated(dialect="llamacpp", confounds=Confounds(loading_s=60.0))
-    ran = swept(deepdraft, server.url, "--wait-server", "1")
+    ran = swept(called, server.url, "--wait-server", "1")
     assert ran.code == 3
     assert "Loading model" in ran.said[0]
     assert not (tmp_path / "out.jsonl").exists()
@@ -196,7 +196,7 @@ def test_a_model_that_is_not_there(deepdraft, simulated, tmp_path: Path) -> None
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_several_models_to_choose_from(deepdraft, loopback) -> None:
+def test_several_models_to_choose_from(called, loopback) -> None:
     models = json.dumps({"object": "list", "data": [{"id": "small"}, {"id": "large"}]}).encode()
 
     def answer(request: http.server.BaseHTTPRequestHandler):
@@ -204,48 +204,48 @@ def test_several_models_to_choose_from(deepdraft, loopback) -> None:
             return 200, "application/json", models
         return 404, "application/json", b"{}"
 
-    ran = swept(deepdraft, loopback(answer))
+    ran = swept(called, loopback(answer))
     assert ran.code == 2
     assert "2 models: small, large" in ran.said[0]
     assert "--model" in (ran.said[1] or "")
 
 
-def test_an_endpoint_that_is_not_there(deepdraft, plain: RunningServer, simulated, tmp_path: Path) -> None:
-    ran = swept(deepdraft, plain.url, "--endpoint", "native")
+def test_an_endpoint_that_is_not_there(called, plain: RunningServer, simulated, tmp_path: Path) -> None:
+    ran = swept(called, plain.url, "--endpoint", "native")
     assert ran.code == 2
     assert "native" in ran.said[0]
     assert "chat, completions" in (ran.said[1] or "")
     chat_only = simulated(dialect="transformers")
-    ran = swept(deepdraft, chat_only.url, "--endpoint", "native")
+    ran = swept(called, chat_only.url, "--endpoint", "native")
     assert ran.code == 2
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ids_on_a_server_that_does_not_tokenize(deepdraft, simulated, tmp_path: Path) -> None:
+def test_ids_on_a_server_that_does_not_tokenize(called, simulated, tmp_path: Path) -> None:
     server = simulated(surface=Surface(tokenize=False))
-    ran = swept(deepdraft, server.url, "--prompt-form", "ids")
+    ran = swept(called, server.url, "--prompt-form", "ids")
     assert ran.code == 2
     assert "token ids" in ran.said[0]
     assert "--prompt-form text" in (ran.said[1] or "")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_fails_every_request_can_not_be_used(deepdraft, simulated, tmp_path: Path) -> None:
+def test_a_server_that_fails_every_request_can_not_be_used(called, simulated, tmp_path: Path) -> None:
     server = simulated(faults=(Fault(kind="status", status=500, message="CUDA out of memory"),))
-    ran = swept(deepdraft, server.url)
+    ran = swept(called, server.url)
     assert ran.code == 3
     assert "CUDA out of memory" in ran.said[0]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_counting_that_fails_can_not_be_used_either(deepdraft, simulated, tmp_path: Path) -> None:
+def test_counting_that_fails_can_not_be_used_either(called, simulated, tmp_path: Path) -> None:
     # The first requests settle the routes; from the sixth on they calibrate.
     server = simulated(
         dialect="openai",
         surface=Surface(tokenize=False),
         faults=(Fault(kind="status", status=500, at=tuple(range(6, 400)), message="out of memory"),),
     )
-    ran = swept(deepdraft, server.url)
+    ran = swept(called, server.url)
     assert ran.code == 3
     assert "tokens can't be counted here" in ran.said[0]
     assert "out of memory" in ran.said[0]

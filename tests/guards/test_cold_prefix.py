@@ -129,3 +129,20 @@ def test_a_warmup_that_hits_says_nothing_of_the_point():
     run = repeats(steady(8, cached=0), steady(8, cached=990))
     warm = dataclasses.replace(run.measurements[1], is_warmup=True)
     assert verdict(dataclasses.replace(run, measurements=(run.measurements[0], warm))).state == "verified"
+
+
+@pytest.mark.parametrize(
+    ("computed", "state"),
+    [(1000, "verified"), (991, "verified"), (100, "violated"), (4000, "not_verifiable")],
+)
+def test_what_was_sent_and_not_computed_was_cached(computed, state):
+    """SGLang counts the prompt tokens it computes, also where it tells no cached ones; 1,000 were sent."""
+    run = repeats(
+        steady(8, cached=None),
+        before=reading(0, uncached_prompt_tokens=70_000),
+        after=reading(1, uncached_prompt_tokens=70_000 + computed),
+    )
+    report = verdict(run)
+    assert report.state == state
+    if state != "not_verifiable":
+        assert f"all but {1000 - computed}" in report.evidence

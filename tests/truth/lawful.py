@@ -14,7 +14,7 @@ from deepdraft.simulate.spec import DialectName, Physics
 DIALECTS: tuple[DialectName, ...] = ("sglang", "vllm", "llamacpp", "openai")
 METHODS = ("streaming", "two-point")
 NOISES = (0.0, 0.02)
-CONTEXT_LENS = (256, 1024, 2048, 4096, 6144, 8192)
+CONTEXT_LENS = (256, 2048, 4096, 6144, 8192)
 NOISY_LENS = (256, 2048, 5120, 8192)
 LONGEST = CONTEXT_LENS[-1]
 DECODE_LEN = 40

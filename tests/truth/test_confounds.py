@@ -359,7 +359,7 @@ UNTOLD_BY: Mapping[str, frozenset[str]] = {
 @functools.cache
 def clean(dialect: DialectName) -> Swept:
     """A server that does nothing wrong, without a drafter."""
-    spec = sweep_spec(300, 600, 900, num_repeats=3, num_warmups=1)
+    spec = sweep_spec(300, 600, num_repeats=3, num_warmups=1)
     return quiet(
         lambda: sweep(server_spec(dialect, replace(QUICK, prefill_a_s=0.03), template_len=7), spec),
         lambda made: not made.unexcused(),

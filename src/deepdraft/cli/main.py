@@ -109,6 +109,8 @@ def _in_a_line(text: str) -> str:
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace | None:
     """The flags; None when --help or --version was all that was asked. Raises UsageError."""
+    namespace: argparse.Namespace
+    rest: list[str]
     try:
         namespace, rest = parser().parse_known_args(arguments)
     except SystemExit:
@@ -117,6 +119,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace | None:
         # What follows an unknown flag may be a key; the flag itself says enough.
         unknown = rest[0].partition("=")[0]
         raise UsageError(f"unknown argument: {unknown}", hint=f"deepdraft {namespace.command} --help")
+    namespace.words = ("deepdraft", *arguments)
     return namespace
 
 

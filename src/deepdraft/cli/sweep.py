@@ -179,7 +179,7 @@ def _measure(
             admin_headers=entry.admin_headers,
             tls=entry.tls,
             progress=Progress(num_trials=0, stream=None if namespace.quiet else sys.stderr),
-            command_line=recorded_command_line(["deepdraft", *sys.argv[1:]]),
+            command_line=recorded_command_line(namespace.words),
         )
     )
     code = 0

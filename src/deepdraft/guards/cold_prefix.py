@@ -1,6 +1,7 @@
 """Guard: no prompt was served from a prefix cache.
 
-What it sees: cached tokens in each answer; else the server's counter of cached tokens around the trial.
+What it sees: cached tokens in each answer; else the server's counters around the trial: of cached tokens, or of prompt
+tokens it computed (what was sent and not computed was cached).
 Why it matters: a hit skips prefill; TTFT then measures the cache (18 times too good in three of six popular clients).
 Violated when a request had more cached tokens than the template that all prompts share. Verified when none had, or
 when the server has no prefix cache. What was done against hits (unique head, flush, salt) is told but proves nothing,
@@ -99,7 +100,11 @@ def _by_counters(evidence: PointEvidence) -> GuardReport | None:
         num_prompt += sum(actual_prompt_len(request)[0] for request in trial.requests)
         allowed += sum(allowed_cached_len(request.prompt) for request in trial.requests)
         has_probes = has_probes or bool(trial.trial and trial.trial.num_probe_requests)
-    text = f"the server's counter of cached tokens rose by {num_cached:,} over {len(evidence.requests)} requests"
+    if all(_rise(trial, "cached_tokens") is not None for trial in trials):
+        told = f"the server's counter of cached tokens rose by {num_cached:,}"
+    else:
+        told = f"the server computed all but {num_cached:,} prompt tokens by its own count"
+    text = f"{told} over {len(evidence.requests)} requests"
     if num_cached <= allowed:
         return _believed(evidence, text)
     if has_probes:
@@ -108,10 +113,21 @@ def _by_counters(evidence: PointEvidence) -> GuardReport | None:
 
 
 def _cached_delta(trial: TrialRequests) -> int | None:
+    cached = _rise(trial, "cached_tokens")
+    if cached is not None:
+        return cached
+    computed = _rise(trial, "uncached_prompt_tokens")
+    if computed is None:
+        return None
+    # What was not computed was cached. More computed than sent is other clients' work, and then it tells nothing.
+    missing = sum(actual_prompt_len(request)[0] for request in trial.requests) - computed
+    return missing if missing >= 0 else None
+
+
+def _rise(trial: TrialRequests, name: str) -> int | None:
     if trial.trial is None or trial.trial.before is None or trial.trial.after is None:
         return None
-    before = trial.trial.before.counters.get("cached_tokens")
-    after = trial.trial.after.counters.get("cached_tokens")
+    before, after = trial.trial.before.counters.get(name), trial.trial.after.counters.get(name)
     # A counter that fell was reset in between: it tells nothing.
     return None if before is None or after is None or after < before else round(after - before)
 
