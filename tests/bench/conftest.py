@@ -29,7 +29,7 @@ from deepdraft.transport.client import Client
 from deepdraft.transport.endpoint import endpoint
 from deepdraft.transport.tls import TlsOptions
 
-FAST = Physics(prefill_a_s=0.01, step_d_s=0.001)
+FAST = Physics(prefill_a_s=0.004, step_d_s=0.001)
 
 OpenSession = Callable[..., AbstractAsyncContextManager[Session]]
 Sweep = Callable[..., Outcome]

@@ -66,7 +66,7 @@ def test_a_file_that_is_there(swept, plain, tmp_path) -> None:
 
 
 def test_cancelling_ends_it_in_order(swept, simulated, physics, tmp_path) -> None:
-    server = simulated(physics=physics(prefill_a_s=0.03))
+    server = simulated(physics=physics(prefill_b_s=1e-4))
     talk = io.StringIO()
 
     async def during(task: asyncio.Task) -> None:

@@ -183,7 +183,7 @@ def test_load_is_looked_at_during_long_prefills_and_progress_says_that_it_waits(
     monkeypatch.setattr("deepdraft.bench.trial._TICK_S", 0.05)
     server = simulated(
         confounds=Confounds(background_requests=2),
-        faults=(Fault(kind="late", min_prompt_len=LONG, delay_s=0.8),),
+        faults=(Fault(kind="late", min_prompt_len=LONG, delay_s=0.6),),
     )
 
     async def main() -> None:

@@ -29,8 +29,8 @@ from deepdraft.simulate.process import RunningServer, running
 from deepdraft.simulate.spec import Physics, SimulateSpec
 
 LIMIT_S = 60.0
-FAST = Physics(prefill_a_s=0.01, step_d_s=0.001)
-"""A request for 8 tokens takes less than 20 ms."""
+FAST = Physics(prefill_a_s=0.004, step_d_s=0.001)
+"""A request for 8 tokens takes 12 ms."""
 BRIEF = ("--decode-len", "8", "--warmups", "0", "--repeats", "1")
 
 
@@ -158,6 +158,18 @@ def quick_collections() -> None:
     """What was imported and collected for the tests is left out of the collections between trials."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_as_in_a_terminal() -> Iterator[None]:
+    """What runs in the background of a script has SIGINT ignored, and so have its children."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

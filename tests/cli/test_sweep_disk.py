@@ -72,9 +72,9 @@ def test_a_file_that_may_not_grow(deepdraft, plain, tmp_path, measured, recorded
 
 
 def test_requests_in_flight_are_given_up(deepdraft, simulated, physics, tmp_path, recorded) -> None:
-    server = simulated(physics=physics(step_d_s=0.02))
+    server = simulated(physics=physics(step_d_s=0.005))
     limit = 30_000
-    flags = ("--context-len", "200", "--concurrency", "4", "--requests", "400", "--repeats", "1", "--warmups", "0")
+    flags = ("--context-len", "200", "--concurrency", "4", "--requests", "300", "--repeats", "1", "--warmups", "0")
     ran = deepdraft(
         "sweep", server.url, *flags, "--decode-len", "8", "--out", "out.jsonl", launcher=LIMITED.format(limit=limit)
     )

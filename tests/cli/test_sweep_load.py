@@ -29,9 +29,9 @@ def most_at_once(spans) -> int:
     return most
 
 
-def test_closed_loop_keeps_exactly_c_in_flight(deepdraft, simulated, physics, measured, tmp_path) -> None:
-    server = simulated(physics=physics(prefill_a_s=0.06))
-    ran = deepdraft("sweep", server.url, *FLAGS, "--concurrency", "3", "--requests", "12")
+def test_closed_loop_keeps_exactly_c_in_flight(called, simulated, physics, measured, tmp_path) -> None:
+    server = simulated(physics=physics(prefill_b_s=2.5e-4))
+    ran = called("sweep", server.url, *FLAGS, "--concurrency", "3", "--requests", "12")
     assert ran.code == 0, ran.err
     point = measured(tmp_path / "out.jsonl")[200, 3]
     assert (point.num_ok, point.peak_concurrency) == (12, 3)
@@ -47,9 +47,9 @@ def test_closed_loop_keeps_exactly_c_in_flight(deepdraft, simulated, physics, me
     assert "in flight: 3 at the peak" in ran.out
 
 
-def test_concurrency_is_a_dimension_of_the_table(deepdraft, simulated, physics, measured, tmp_path) -> None:
+def test_concurrency_is_a_dimension_of_the_table(called, simulated, physics, measured, tmp_path) -> None:
     server = simulated(physics=physics(interference=0.5, step_d_s=0.004))
-    ran = deepdraft("sweep", server.url, *FLAGS, "--decode-len", "24", "--concurrency", "1,2,4", "--json")
+    ran = called("sweep", server.url, *FLAGS, "--decode-len", "24", "--concurrency", "1,2,4", "--json")
     assert ran.code == 0, ran.err
     points = {point["concurrency"]: point for point in ran.json["points"]}
     assert set(points) == {1, 2, 4}
@@ -57,7 +57,7 @@ def test_concurrency_is_a_dimension_of_the_table(deepdraft, simulated, physics, 
     # A step takes d (1 + 0.5 (r - 1)) when r requests run.
     for concurrency, expected_s in ((1, 0.004), (2, 0.006), (4, 0.010)):
         assert points[concurrency]["tpot_s"]["median"] == pytest.approx(expected_s, rel=0.15)
-    table = deepdraft("show", "out.jsonl").out
+    table = called("show", "out.jsonl").out
     assert [line.split()[:2] for line in table.splitlines() if line.startswith("  200 ")] == [
         ["200", "1"],
         ["200", "2"],
@@ -65,10 +65,10 @@ def test_concurrency_is_a_dimension_of_the_table(deepdraft, simulated, physics, 
     ]
 
 
-def test_open_loop_at_a_constant_rate(deepdraft, simulated, physics, measured, recorded, tmp_path) -> None:
+def test_open_loop_at_a_constant_rate(called, simulated, physics, measured, recorded, tmp_path) -> None:
     # One request at a time takes 50 ms and one comes every 25 ms: each waits longer than the one before.
-    server = simulated(physics=physics(prefill_a_s=0.042, max_running=1))
-    ran = deepdraft("sweep", server.url, *FLAGS, "--arrival", "constant:40", "--requests", "20", "--json")
+    server = simulated(physics=physics(prefill_b_s=2e-4, max_running=1))
+    ran = called("sweep", server.url, *FLAGS, "--arrival", "constant:40", "--requests", "20", "--json")
     assert ran.code == 0, ran.err
     results = sorted(recorded(tmp_path / "out.jsonl").measurements, key=lambda result: result.request_index)
     due_s = [result.scheduled_at_s for result in results]
@@ -90,11 +90,9 @@ def test_open_loop_at_a_constant_rate(deepdraft, simulated, physics, measured, r
     assert percentiles["p99"]["bound"]
 
 
-def test_open_loop_counts_from_the_schedule_when_the_client_is_late(
-    measured, deepdraft, simulated, recorded, tmp_path
-):
+def test_open_loop_counts_from_the_schedule_when_the_client_is_late(measured, called, simulated, recorded, tmp_path):
     server = simulated()
-    ran = deepdraft("sweep", server.url, *FLAGS, "--arrival", "poisson:200", "--requests", "60", "--json")
+    ran = called("sweep", server.url, *FLAGS, "--arrival", "poisson:200", "--requests", "60", "--json")
     assert ran.code == 0, ran.err
     (point,) = ran.json["points"]
     assert point["num_ok"] == 60
@@ -109,11 +107,11 @@ def test_open_loop_counts_from_the_schedule_when_the_client_is_late(
         assert sample.figures["ttft_from_scheduled_s"] == pytest.approx(sample.figures["ttft_s"] + late_s, abs=1e-6)
 
 
-def test_the_same_seed_gives_the_same_schedule(deepdraft, plain, recorded, tmp_path) -> None:
+def test_the_same_seed_gives_the_same_schedule(called, plain, recorded, tmp_path) -> None:
     schedules = []
     for name in ("a.jsonl", "b.jsonl"):
         flags = (*FLAGS[:-1], name)
-        assert deepdraft("sweep", plain.url, *flags, "--arrival", "poisson:300", "--requests", "10").code == 0
+        assert called("sweep", plain.url, *flags, "--arrival", "poisson:300", "--requests", "10").code == 0
         results = sorted(recorded(tmp_path / name).measurements, key=lambda result: result.request_index)
         schedules.append([result.scheduled_at_s - results[0].scheduled_at_s for result in results])
     assert schedules[0] == pytest.approx(schedules[1])

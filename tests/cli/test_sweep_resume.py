@@ -31,7 +31,7 @@ def repeats(measured):
 @pytest.fixture
 def killed(start, simulated, physics, tmp_path):
     """The results file of a sweep that was killed after four trials, and the server that is still there."""
-    server = simulated(physics=physics(prefill_a_s=0.08))
+    server = simulated(physics=physics(prefill_b_s=3e-4))
     sweep = start("sweep", server.url, *SWEEP, "--out", "out.jsonl")
     sweep.wait_until_said(r"^\[4/7\]")
     sweep.signal(signal.SIGKILL)
@@ -70,22 +70,22 @@ def test_after_kill_9_with_a_torn_line(killed, deepdraft, repeats, recorded, mea
     assert measured(out)[200, 1].num_superseded == 0
 
 
-def test_with_the_original_command_line(killed, deepdraft, repeats, recorded) -> None:
+def test_with_the_original_command_line(killed, called, repeats, recorded) -> None:
     out, server = killed
-    ran = deepdraft("sweep", server.url, *SWEEP, "--out", "out.jsonl", "--resume")
+    ran = called("sweep", server.url, *SWEEP, "--out", "out.jsonl", "--resume")
     assert ran.code == 0, ran.err
     assert repeats(out) == ALL
     assert recorded(out).is_complete
-    ran = deepdraft("sweep", server.url, *SWEEP, "--resume", "out.jsonl", "--json")
+    ran = called("sweep", server.url, *SWEEP, "--resume", "out.jsonl", "--json")
     assert ran.code == 0
     assert "out.jsonl is complete: nothing to resume" in ran.err
     assert [point["ttft_s"]["num_samples"] for point in ran.json["points"]] == [3, 3]
 
 
 def test_trials_cut_short_at_concurrency_are_measured_again(
-    start, deepdraft, simulated, physics, measured, recorded, tmp_path
+    start, called, simulated, physics, measured, recorded, tmp_path
 ) -> None:
-    server = simulated(physics=physics(prefill_a_s=0.12, max_running=1))
+    server = simulated(physics=physics(prefill_b_s=5e-4, max_running=1))
     flags = ("--context-len", "200", "--concurrency", "3", "--repeats", "2", "--decode-len", "8", "--warmups", "0")
     sweep = start("sweep", server.url, *flags, "--out", "out.jsonl")
     file = tmp_path / "out.jsonl"
@@ -94,7 +94,7 @@ def test_trials_cut_short_at_concurrency_are_measured_again(
     sweep.end()
     cut = [result for result in read_run(file).measurements if result.trial_id == "len200-c3-r1"]
     assert cut  # on the disk as soon as they ended, though their trial did not
-    ran = deepdraft("sweep", "--resume", "out.jsonl")
+    ran = called("sweep", "--resume", "out.jsonl")
     assert ran.code == 0, ran.err
     point = measured(file)[200, 3]
     assert (point.num_ok, len(point.samples), point.num_superseded) == (6, 6, len(cut))
@@ -150,10 +150,10 @@ class TestRefused:
         assert words in ran.said[0]
         assert not path.exists() if content is None else path.read_bytes() == content
 
-    def test_another_model(self, deepdraft, incomplete, simulated) -> None:
+    def test_another_model(self, called, incomplete, simulated) -> None:
         before = incomplete.read_bytes()
         other = simulated(surface=Surface(model="another"))
-        ran = deepdraft("sweep", other.url, "--resume", incomplete)
+        ran = called("sweep", other.url, "--resume", incomplete)
         assert ran.code == 2
         assert "was measured on vllm with sim; this server is vllm with another" in ran.said[0]
         assert "--out" in (ran.said[1] or "")
@@ -182,17 +182,17 @@ def test_a_folder_that_is_not_there(called) -> None:
     assert "there is no folder no/such" in ran.said[0]
 
 
-def test_out_and_resume_begin_a_file_that_is_not_there_yet(deepdraft, plain, brief, tmp_path) -> None:
-    ran = deepdraft("sweep", plain.url, "--context-len", "200", *brief, "--out", "new.jsonl", "--resume")
+def test_out_and_resume_begin_a_file_that_is_not_there_yet(called, plain, brief, tmp_path) -> None:
+    ran = called("sweep", plain.url, "--context-len", "200", *brief, "--out", "new.jsonl", "--resume")
     assert ran.code == 0, ran.err
     assert "new.jsonl does not exist yet: starting it" in ran.err
     assert (tmp_path / "new.jsonl").exists()
 
 
-def test_elsewhere_with_more_patience_and_other_limits(deepdraft, incomplete, simulated, physics, recorded) -> None:
+def test_elsewhere_with_more_patience_and_other_limits(called, incomplete, simulated, physics, recorded) -> None:
     # The server moved to another port and came back with a smaller pool: that is said, and measured on.
     server = simulated(physics=physics(kv_pool_tokens=280))
-    ran = deepdraft("sweep", server.url, "--resume", incomplete, "--retries", "5", "--stall-limit", "9")
+    ran = called("sweep", server.url, "--resume", incomplete, "--retries", "5", "--stall-limit", "9")
     assert ran.code == 1  # the longer point no longer fits
     assert f"resumed with Deepdraft 0.1.0, at {server.url}" in ran.err
     assert "the server's kv_pool_tokens was 1000000, now 280" in ran.err

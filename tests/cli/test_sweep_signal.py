@@ -28,7 +28,7 @@ def ended_by(sweep, *signals: signal.Signals):
     ids=lambda signals: "+".join(each.name for each in signals),
 )
 def test_what_was_measured_is_kept(start, simulated, physics, tmp_path, recorded, signals) -> None:
-    server = simulated(physics=physics(prefill_a_s=0.05))
+    server = simulated(physics=physics(prefill_b_s=2e-4))
     sweep = start("sweep", server.url, *SWEEP)
     sweep.wait_until_said(r"^\[3/8\]")
     ran = ended_by(sweep, *signals)
@@ -44,7 +44,7 @@ def test_what_was_measured_is_kept(start, simulated, physics, tmp_path, recorded
 
 
 def test_it_goes_on_afterwards(start, deepdraft, simulated, physics, tmp_path, measured) -> None:
-    server = simulated(physics=physics(prefill_a_s=0.05))
+    server = simulated(physics=physics(prefill_b_s=2e-4))
     sweep = start("sweep", server.url, *SWEEP)
     sweep.wait_until_said(r"^\[2/8\]")
     assert ended_by(sweep, signal.SIGINT).code == 130

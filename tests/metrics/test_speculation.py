@@ -106,6 +106,13 @@ def test_drafts_beyond_the_end_do_not_make_steps_vanish():
     assert "arrivals" not in request_tokens_per_step(one, exact, "yes").source
 
 
+def test_arrivals_do_not_overrule_counts_that_account_for_every_token():
+    sizes = (1, 3, 2, 1, 3, 3, 2, 1, 2, 3)  # the first step came in two arrivals: 9 arrivals, 8 steps
+    one = steady(len(sizes), gap_s=0.02, usage=sum(sizes), stated=sizes)
+    counted = accepted(num_steps=8, num_accepted_tokens=12, accepted_at_depth=(7, 5))
+    assert request_tokens_per_step(one, counted, "yes").value == pytest.approx(20 / 8)
+
+
 def test_a_token_is_a_step_only_without_a_drafter():
     short = steady(4)
     assert step_s(short, None, "no").value == pytest.approx(tpot_s(short))

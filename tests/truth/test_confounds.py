@@ -385,12 +385,16 @@ def test_with_every_confound_off_no_guard_cries_wolf(dialect):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dialect", ["sglang", "vllm", "llamacpp"])
 def test_with_a_drafter_and_noise_no_guard_cries_wolf(dialect, method, noise_frac):
-    made = lawful(dialect, method, noise_frac)
-    assert made.unexcused() == []
+    assert told_of_server(lawful(dialect, method, noise_frac)) == []
 
 
 @pytest.mark.parametrize("noise_frac", NOISES)
 def test_a_drafter_that_nobody_tells_of_leaves_the_split_in_doubt_and_nothing_else(noise_frac):
-    made = lawful("openai", "streaming", noise_frac)
-    assert {words.split(": ")[1] for words in made.unexcused()} == {"bundled_tokens"}
-    assert lawful("openai", "two-point", noise_frac).unexcused() == []  # totals are enough there
+    said = told_of_server(lawful("openai", "streaming", noise_frac))
+    assert {words.split(": ")[1] for words in said} == {"bundled_tokens"}
+    assert told_of_server(lawful("openai", "two-point", noise_frac)) == []  # totals are enough there
+
+
+def told_of_server(made: Swept) -> list[str]:
+    """What is violated and neither the machine's doing nor about the client (two repeats show a single hiccup)."""
+    return [words for words in made.unexcused() if "client_lag" not in words]

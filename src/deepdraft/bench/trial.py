@@ -34,7 +34,8 @@ _FIRST_SAMPLE_S = 3.0
 _SAMPLE_S = 10.0
 _SETTLE_S = 1.5
 """How long the server's counters are given to catch up with the answer it already sent."""
-_SETTLE_STEP_S = 0.05
+_SETTLE_STEPS_S = (0.01, 0.2)
+"""First and longest pause between two looks at them."""
 
 
 async def run_trial(session: Session, planned: PlannedTrial) -> tuple[Trial, tuple[Measurement, ...]]:
@@ -241,9 +242,10 @@ class _TrialRun:
             return after
         generated = [output_tokens(result.trace) for result in self.sender.results if result.failure is None]
         expected = sum(value for value in generated if value is not None)
-        deadline = time.monotonic() + _SETTLE_S
+        deadline, step_s = time.monotonic() + _SETTLE_S, _SETTLE_STEPS_S[0]
         while time.monotonic() < deadline and not _has_caught_up(before, after, expected):
-            await asyncio.sleep(_SETTLE_STEP_S)
+            await asyncio.sleep(step_s)
+            step_s = min(2 * step_s, _SETTLE_STEPS_S[1])
             latest = await session.adapter.reading(session.now_s())
             after = latest or after
         return after

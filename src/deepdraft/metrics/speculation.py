@@ -3,8 +3,9 @@
 Identities used, with n output tokens of which the first comes from the prefill and belongs to no step:
 every decode step commits its accepted draft tokens and one bonus token, so steps = (n - 1) - accepted.
 The last step may be cut short by the token limit. Some engines (vLLM) count the drafts beyond the cut as accepted, so
-this may be short by up to one step's worth of drafts: no fewer than the engine's verify steps are taken, and where the
-arrivals of the stream show a number of steps that lies within what the counts allow, that number.
+this may be short by up to one step's worth of drafts: no fewer than the engine's verify steps are taken, and where
+these do not account for every token, and the arrivals of the stream show a number of steps within what the counts
+allow, that number.
 
 A millisecond a token is a millisecond a step only without a drafter; neither is ever printed as the other.
 """
@@ -165,6 +166,11 @@ def _told_tokens_per_step(trace: RequestTrace, acceptance: Acceptance, num_outpu
     if told is None or not room:
         return told
     num_decoded = num_output_tokens - 1
+    counts = step_counts(acceptance)
+    if (counts.num_verify_steps or 0) + (counts.num_accepted or 0) == num_decoded:
+        return (
+            told  # every token is accounted for: nothing was counted beyond the end, and no step went without a draft
+        )
     fewest = round(num_decoded / told.value)
     arrivals = steps_of(trace)
     if arrivals is not None and arrivals.is_exact and fewest <= arrivals.num_steps <= fewest + room:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 class ServerReading:
     """One look at a server's load and counters.
 
-    `counters` holds monotone totals under our own names: prompt_tokens, cached_tokens, uncached_prompt_tokens (computed), generation_tokens,
-    num_requests, spec_drafts, spec_draft_tokens, spec_accepted_tokens, spec_accepted_at_<depth> (0-based),
-    num_preemptions. A counter the server does not have is absent.
+    `counters` holds monotone totals under our own names: prompt_tokens, cached_tokens, uncached_prompt_tokens (those
+    computed), generation_tokens, num_requests, spec_drafts, spec_draft_tokens, spec_accepted_tokens,
+    spec_accepted_at_<depth> (0-based), num_preemptions. A counter the server does not have is absent.
     """
 
     at_s: float

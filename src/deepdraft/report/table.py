@@ -132,7 +132,8 @@ def _heading(run: Run, rows: list[_Row], width: int) -> str:
     kinds = dict.fromkeys(kind for row in rows for kind in row.doubts.text.kinds) or {spec.text: None}
     natures = dict.fromkeys(row.doubts.text.nature for row in rows if row.doubts.text.nature)
     text = ", ".join(kinds) + (f" ({', '.join(natures)})" if natures else "")
-    how = f"{spec.method} method, {spec.num_repeats} repeat{'s' if spec.num_repeats != 1 else ''}, text: {text}, {_drafter(server)}"
+    repeats = f"{spec.num_repeats} repeat" + ("s" if spec.num_repeats != 1 else "")
+    how = f"{spec.method} method, {repeats}, text: {text}, {_drafter(server)}"
     if spec.arrival != "closed":
         how += f", open-loop arrivals ({spec.arrival})"
     if spec.keep_cache:
