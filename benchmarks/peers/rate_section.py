@@ -22,7 +22,7 @@ def rate_section(rates: Sequence[Kept], taken: str) -> str:
             "",
             f"The largest rate our client kept up with, 99 % of its stamps within {MAX_LAG_S * 1e3:.0f} ms of the "
             f"server's own: **{best}**. Its guard `client_lag` was content {best_guarded}; it looks at the worst "
-            "moment rather than at 99 %. A load that was not kept up with was tried again, and the better try counts. "
+            "moment rather than at 99 %. A load that was not kept up with was tried again; the better try counts. "
             "The server runs on the other core: where it writes late, or its core is full, it is the bound and not "
             "the client.",
             "",

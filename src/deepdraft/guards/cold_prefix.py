@@ -1,7 +1,7 @@
 """Guard: no prompt was served from a prefix cache.
 
-What it sees: cached tokens in each answer; else the server's counters around the trial: of cached tokens, or of prompt
-tokens it computed (what was sent and not computed was cached).
+What it sees: cached tokens in each answer; else the server's counters around the trial: of cached tokens, or of
+prompt tokens it computed (what was sent and not computed was cached).
 Why it matters: a hit skips prefill; TTFT then measures the cache (18 times too good in three of six popular clients).
 Violated when a request had more cached tokens than the template that all prompts share. Verified when none had, or
 when the server has no prefix cache. What was done against hits (unique head, flush, salt) is told but proves nothing,
