@@ -65,6 +65,16 @@ def test_a_file_that_is_there(swept, plain, tmp_path) -> None:
     assert path.read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("", "is a folder"), ("no/such/run.jsonl", "there is no folder"), ("x" * 300, "File name too long")],
+)
+def test_a_path_that_can_not_be_written(swept, tmp_path, name, words) -> None:
+    outcome = swept("http://127.0.0.1:1", path=tmp_path / name)  # said before the server is even looked for
+    assert isinstance(outcome.problem, ResultsError)
+    assert words in outcome.problem.message
+
+
 def test_cancelling_ends_it_in_order(swept, simulated, physics, tmp_path) -> None:
     server = simulated(physics=physics(prefill_b_s=1e-4))
     talk = io.StringIO()

@@ -141,13 +141,19 @@ async def sweep(
 
 def _refuse_path(path: Path) -> None:
     """Say now what would keep the file from being begun, not after a server has loaded for minutes."""
-    if path.exists():
-        raise ResultsError(
-            f"{path} exists already",
-            hint=f"continue it with --resume {path}, or name another file with --out",
-        )
-    if not path.parent.is_dir():
-        raise ResultsError(f"can't write {path}: there is no folder {path.parent}")
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise ResultsError(f"can't write {path}: there is no folder {path.parent}") from None
+        return
+    except OSError as error:
+        raise ResultsError(f"can't write {path}: {error.strerror}") from None
+    if path.is_dir():
+        raise ResultsError(f"{path} is a folder", hint="name a file in it with --out")
+    raise ResultsError(
+        f"{path} exists already", hint=f"continue it with --resume {path}, or name another file with --out"
+    )
 
 
 async def _adapter(client: Client, spec: SweepSpec, admin_headers: Mapping[str, str], progress: Progress) -> Adapter:

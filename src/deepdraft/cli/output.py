@@ -16,6 +16,8 @@ def write_out(text: str) -> None:
 
     Raises ResultsError when standard output can't be written to (a full disk).
     """
+    if sys.stdout is None:  # closed by the shell (`>&-`)
+        return
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import datetime
 import math
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -224,7 +225,7 @@ def _results_path(namespace: argparse.Namespace) -> tuple[Path, bool]:
     if namespace.resume:
         if namespace.out is None:
             raise UsageError("--resume needs a file", hint="write --resume FILE, or --out FILE --resume")
-        if not namespace.out.exists():
+        if not os.path.lexists(namespace.out):
             print(f"{namespace.out} does not exist yet: starting it", file=sys.stderr)
             return namespace.out, False
         return namespace.out, True
