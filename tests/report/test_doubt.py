@@ -1,4 +1,4 @@
-from trace_builder import repeats, steady
+from trace_builder import accepted, repeats, steady
 
 from deepdraft.metrics import points_of
 from deepdraft.report.doubt import point_doubts
@@ -25,3 +25,13 @@ def test_unnatural_text_marks_what_a_drafter_gives():
     assert one.violated["acceptance_len"] == ("text_label",)
     assert one.mark("tpot_s") == "!"
     assert doubts(steady(64), speculation="no", prompt={"is_repetitive": True}).mark("tpot_s") == ""
+
+
+def test_a_lifetime_average_is_marked_and_explained():  # C52
+    gauge = accepted(stated_acceptance_len=2.5, is_lifetime_average=True)
+    run = repeats(*[steady(64)] * 3, acceptance=gauge, speculation="yes")
+    (point,) = points_of(run)
+    assert point_doubts(run, point).mark("acceptance_len") == "?"
+    own = repeats(*[steady(64)] * 3, acceptance=accepted(num_steps=10, num_accepted_tokens=5), speculation="yes")
+    (point,) = points_of(own)
+    assert point_doubts(own, point).mark("acceptance_len") == ""

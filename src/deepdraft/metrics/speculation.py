@@ -19,6 +19,8 @@ from deepdraft.metrics.timing import tpot_s
 from deepdraft.metrics.tokens import output_tokens
 from deepdraft.records import Acceptance, RequestTrace, Ternary
 
+LIFETIME_AVERAGE = "an average over the server's life, not of this request"
+"""In a source: the figure covers more than what was measured."""
 STEP_FROM_TOKENS = "ms/token x tokens/step"
 """The source of a step time that was computed; where its tokens a step come from is said beside them."""
 
@@ -195,7 +197,7 @@ def _cut_len_at_most(acceptance: Acceptance) -> int:
 def _named(acceptance: Acceptance) -> str:
     parts = [acceptance.source]
     if acceptance.is_lifetime_average:
-        parts.append("an average over the server's life, not of this request")
+        parts.append(LIFETIME_AVERAGE)
     if acceptance.doubt:
         parts.append(acceptance.doubt)
     return "; ".join(parts)

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from deepdraft.guards import GUARDS, GuardReport, TextLabel, point_evidence, text_label
 from deepdraft.metrics import Point
+from deepdraft.metrics.speculation import LIFETIME_AVERAGE
 from deepdraft.records import Run
 
 VIOLATED_MARK = "!"
 UNVERIFIED_MARK = "?"
 TEXT_LABEL = "text_label"
+LIFETIME_LABEL = "lifetime_average"
+"""Not a guard: the engine tells an average over its life only, and the source beside the figure says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,9 @@ def point_doubts(run: Run, point: Point, points: Sequence[Point] | None = None) 
             into.setdefault(name, []).append(guard.name)
     for name in text.doubts:
         violated.setdefault(name, []).append(TEXT_LABEL)
+    acceptance = point.figures.get("acceptance_len")
+    if acceptance is not None and any(LIFETIME_AVERAGE in source for source in acceptance.sources):
+        unverified.setdefault("acceptance_len", []).append(LIFETIME_LABEL)
     return PointDoubts(
         guards=guards,
         text=text,
