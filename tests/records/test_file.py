@@ -188,3 +188,15 @@ def test_a_long_answer_is_stored_compactly() -> None:
     num_events = 100_000
     log = EventLog(gaps_us=(21_034,) * num_events, kinds="t" * num_events, num_chars=(4,) * num_events)
     assert len(msgspec.json.encode(log)) < 10 * num_events
+
+
+def test_two_processes_never_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    first = ResultsWriter.create(path, HEADER)
+    with pytest.raises(ResultsError) as caught:
+        ResultsWriter.resume(path)
+    assert "another process" in caught.value.message
+    first.close()
+    second, repair = ResultsWriter.resume(path)
+    second.close()
+    assert repair is None

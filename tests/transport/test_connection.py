@@ -284,7 +284,8 @@ def test_a_body_that_the_kernel_does_not_take_at_once(loopback: Any) -> None:
         assert asked.body == body
         assert exchange.written_at is not None
         assert exchange.written_at - exchange.sent_at >= 0.09
-        assert exchange.written_at <= asked.received_at
+        # The loop learns of it after the kernel, and on a busy machine after the server too.
+        assert exchange.written_at <= asked.received_at + 0.1
 
     loopback.run(work())
 

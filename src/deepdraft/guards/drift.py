@@ -71,6 +71,8 @@ def other_trends(point: Point, points: Sequence[Point]) -> Mapping[str, tuple[fl
     trends: dict[str, tuple[float, ...]] = {}
     for name in ("ttft_s", _decode_figure(point)):
         num_repeats = len(_repeats(point, name))
+        if not num_repeats:
+            continue
         others = [
             _scaled(repeats, _floor_s(name))
             for other in points

@@ -7,6 +7,7 @@ every good line and says what it lost; resuming cuts a torn tail off and says so
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class ResultsWriter:
             ) from None
         except OSError as error:
             raise ResultsError(f"can't write {path}: {error.strerror}") from None
+        _lock(descriptor, path)
         writer = cls(path, descriptor)
         try:
             writer.append(header)
@@ -84,6 +86,7 @@ class ResultsWriter:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
         except OSError as error:
             raise ResultsError(f"can't open {path}: {error.strerror}") from None
+        _lock(descriptor, path)
         repair = _cut_torn_tail(descriptor, path)
         return cls(path, descriptor), repair
 
@@ -113,6 +116,22 @@ class ResultsWriter:
     def close(self) -> None:
         """Close the file; it is complete up to the last append."""
         os.close(self._descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Keep the file to one writer; the lock goes with the descriptor, also after `kill -9`.
+
+    Raises ResultsError when another process writes it; the descriptor is closed then.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ResultsError(
+            f"another process is writing {path}", hint="wait until that sweep ends, or stop it"
+        ) from None
+    except OSError:
+        return  # a file system without locks: two writers are then the user's to avoid
 
 
 def _truncate_quietly(descriptor: int, length: int) -> None:

@@ -20,7 +20,7 @@ _NUM_WORDS = len(_SYLLABLES) ** 3
 _STRIDE = 251_789
 _FOREIGN = (" déjà", " naïf", " 日本語", " Ωμέγα", "🙂", " поток", " übung", "🚢")
 _FACT = re.compile(r"(?:secret|magic) (?:word|code)[^.]{0,200}? is (\w+)")
-_QUESTION = re.compile(r"(?:secret|magic) (?:word|code)[^?]{0,200}\?")
+_QUESTION = re.compile(r"(?:secret|magic) (?:word|code)[^?.]{0,200}\?")
 _QUESTION_REACH = 600
 _WRONG_ANSWER = "Turnip"
 
