@@ -79,7 +79,7 @@ def results_table(run: Run, width: int = 80) -> str:
     """The table, its footnotes and its definitions; lines are wrapped at `width` (the table itself needs 79)."""
     points = points_of(run)
     rows = [_Row(point, point_doubts(run, point, points)) for point in points]
-    measured = [row for row in rows if row.point.figures]
+    measured = [row for row in rows if row.point.samples]
     parts = [_heading(run, rows, width)]
     if measured:
         parts.append(_table(measured))
@@ -307,7 +307,7 @@ def _missing(run: Run, rows: list[_Row], width: int) -> str:
 
 
 def _remarks(run: Run, rows: list[_Row], width: int) -> str:
-    lines = [] if any(row.point.figures for row in rows) else ["No point gave figures."]
+    lines = [] if any(row.point.samples for row in rows) else ["No point gave figures."]
     lines += [f"Damaged file: {text}" for text in run.damage]
     lines += [f"Server: {doubt}" for doubt in run.header.capabilities.doubts]
     if not run.is_complete:
