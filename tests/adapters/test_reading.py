@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deepdraft.adapters.reading import carries_output, event_texts, trace_of
+from deepdraft.adapters.reading import carries_output, event_texts, trace_in_slices, trace_of
 from deepdraft.errors import RequestFailed
 from deepdraft.records import Failure, RequestTrace, Usage
 from deepdraft.transport.exchange import TimeLimits
@@ -26,7 +26,9 @@ def measured(tools: Any, answer: Any, limits: TimeLimits | None = None) -> tuple
                     await exchange.wait_end()
                 except RequestFailed as failed:
                     error = failed
-            return trace_of(exchange, connect_s=connection.connect_s, error=error)
+            whole = trace_of(exchange, connect_s=connection.connect_s, error=error)
+            assert whole == await trace_in_slices(exchange, connect_s=connection.connect_s, error=error)
+            return whole
 
     result: tuple[RequestTrace, Failure | None] = tools.run(work())
     return result

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from deepdraft.adapters.reading import carries_output, event_texts, trace_of
+from deepdraft.adapters.reading import carries_output, event_texts, trace_in_slices
 from deepdraft.bench import needle
 from deepdraft.bench.cold import cache_salt
 from deepdraft.bench.limits import first_token_limit_s, stall_limit_s
@@ -128,7 +128,7 @@ async def measured(
     if exchange is None:
         assert error is not None
         return unsent(session, ask, error, attempt, scheduled_at_s)
-    trace, failure = trace_of(exchange, connect_s=connection.connect_s, error=error)
+    trace, failure = await trace_in_slices(exchange, connect_s=connection.connect_s, error=error)
     if failure is None:
         trace = await _with_tokenizer_counts(session, exchange, trace)
     return Measurement(
