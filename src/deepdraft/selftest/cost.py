@@ -30,13 +30,11 @@ def _cost(_num_repeats: int) -> tuple[Error, ...]:
     sweep_s = _best_cpu_s(_sweep_words)
     help_s = _best_cpu_s(lambda _: [sys.executable, "-m", "deepdraft", "--help"])
     import_ms = min(_import_ms("deepdraft") for _ in range(_RUNS))
-    client_ms = min(_import_ms("deepdraft.bench.sweep") for _ in range(_RUNS))
     heavy = _heavy_modules("deepdraft.cli.main, deepdraft.bench.sweep, deepdraft.report")
     return (
         Error(name="sweep of one request, CPU", value=sweep_s, target=FIXED_COST_TARGET_S, unit="s"),
         Error(name="--help, CPU", value=help_s, target=HELP_TARGET_S, unit="s"),
         Error(name="import deepdraft, CPU", value=import_ms, target=IMPORT_TARGET_MS, unit="ms"),
-        Error(name="import the client, CPU", value=client_ms, target=IMPORT_TARGET_MS, unit="ms"),
         Error(name="heavy modules loaded", value=float(len(heavy)), target=0, unit="", note=", ".join(heavy)),
     )
 
