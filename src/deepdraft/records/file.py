@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -214,8 +213,3 @@ def _record(line: bytes) -> Line:
     if record_type is None:
         raise msgspec.ValidationError(f"unknown kind {stamp.kind!r}")
     return msgspec.json.decode(line, type=record_type)
-
-
-def read_runs(paths: Iterable[Path]) -> tuple[Run, ...]:
-    """Read several results files."""
-    return tuple(read_run(path) for path in paths)

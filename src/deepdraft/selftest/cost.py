@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from deepdraft.errors import DeepdraftError
@@ -30,11 +31,13 @@ def _cost(_num_repeats: int) -> tuple[Error, ...]:
     sweep_s = _best_cpu_s(_sweep_words)
     help_s = _best_cpu_s(lambda _: [sys.executable, "-m", "deepdraft", "--help"])
     import_ms = min(_import_ms("deepdraft") for _ in range(_RUNS))
+    client_ms = min(_import_ms("deepdraft.bench.sweep") for _ in range(_RUNS))
     heavy = _heavy_modules("deepdraft.cli.main, deepdraft.bench.sweep, deepdraft.report")
     return (
         Error(name="sweep of one request, CPU", value=sweep_s, target=FIXED_COST_TARGET_S, unit="s"),
         Error(name="--help, CPU", value=help_s, target=HELP_TARGET_S, unit="s"),
         Error(name="import deepdraft, CPU", value=import_ms, target=IMPORT_TARGET_MS, unit="ms"),
+        Error(name="import the client, CPU", value=client_ms, target=IMPORT_TARGET_MS, unit="ms"),
         Error(name="heavy modules loaded", value=float(len(heavy)), target=0, unit="", note=", ".join(heavy)),
     )
 
@@ -45,15 +48,13 @@ def _sweep_words(folder: str) -> list[str]:
     return [*words, "--repeats", "1", "--warmups", "0", "--out", str(out), "--quiet"]
 
 
-def _best_cpu_s(words_for: object) -> float:
+def _best_cpu_s(words_for: Callable[[str], list[str]]) -> float:
     """The least CPU seconds (user and system) of several runs of a command; noise only adds."""
-    assert callable(words_for)
     with running(PATTERNS["plain"]) as server:
         return min(_cpu_s(words_for, server.url) for _ in range(_RUNS))
 
 
-def _cpu_s(words_for: object, url: str) -> float:
-    assert callable(words_for)
+def _cpu_s(words_for: Callable[[str], list[str]], url: str) -> float:
     with tempfile.TemporaryDirectory(prefix="deepdraft-selftest-") as folder:
         words = [url if word == "{url}" else word for word in words_for(folder)]
         child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

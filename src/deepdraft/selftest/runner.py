@@ -46,7 +46,7 @@ def run_selftest(*, only: tuple[str, ...], is_list: bool, is_json: bool, num_rep
         print(f"\n{num_errors - len(missed)} of {num_errors} targets met")
         for name in missed:
             print(f"missed: {name}")
-        if missed:
+        if any(not name.startswith("cost:") for name in missed):
             print("figures of that size can't be trusted on this machine, now: is something else running?")
     return not missed
 

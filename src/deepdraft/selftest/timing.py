@@ -4,8 +4,8 @@ Truth: the server's own stamps on the same clock. TTFT: its first write with gen
 request was there. Token time: (last write - first write with text) / tokens that came after the first. What the
 machine does to the server's schedule is therefore no error of the client.
 
-Every pattern is served twice: with a tokenize endpoint, as engines have one, and held to the targets. Servers that
-offer nothing but usage leave a doubt by nature; there the doubt must be printed, which the guards' tests hold.
+Every pattern is served with a tokenize endpoint, as engines have one, and nothing else that helps to count. Servers
+that offer usage alone leave a doubt by nature; there the doubt must be printed, which the guards' tests hold.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from deepdraft.metrics import output_tokens, prompt_tokens, tpot_s, ttft_s
 from deepdraft.records import Measurement, SweepSpec
 from deepdraft.selftest.check import Check, Error, swept
+from deepdraft.simulate import truth
 from deepdraft.simulate.patterns import PATTERNS
 from deepdraft.simulate.process import running
 from deepdraft.simulate.spec import Physics, SimulateSpec
@@ -67,21 +68,14 @@ class Pair:
     @property
     def ttft_error_s(self) -> float | None:
         """Ours minus the truth."""
-        ours = ttft_s(self.measured.trace)
-        return (
-            None
-            if ours is None or not self.truth.writes
-            else ours - (self.truth.writes[0].time_s - self.truth.received_s)
-        )
+        ours_s, true_s = ttft_s(self.measured.trace), truth.ttft_s(self.truth)
+        return None if ours_s is None or true_s is None else ours_s - true_s
 
     @property
     def tpot_error_frac(self) -> float | None:
         """(Ours - truth) / truth."""
-        ours, writes = tpot_s(self.measured.trace), self.truth.writes
-        if ours is None or len(writes) < 2:
-            return None
-        true_s = (writes[-1].time_s - writes[0].time_s) / (writes[-1].num_tokens - writes[0].num_tokens)
-        return ours / true_s - 1
+        ours_s, true_s = tpot_s(self.measured.trace), truth.tpot_s(self.truth)
+        return None if ours_s is None or true_s is None else ours_s / true_s - 1
 
 
 def checks() -> tuple[Check, ...]:
@@ -97,12 +91,12 @@ def pairs(simulated: SimulateSpec, spec: SweepSpec) -> list[Pair]:
         if problem is not None:
             raise problem
         truths = server.truths()
-    wanted = {truth.request_id: truth for truth in truths if truth.max_tokens == spec.decode_len}
-    by_time = sorted(wanted.values(), key=lambda truth: truth.received_s)
+    wanted = [one for one in truths if one.max_tokens == spec.decode_len]
+    by_time = sorted(wanted, key=lambda one: one.received_s)
     measured = sorted(run.measurements, key=lambda measurement: measurement.started_at_s)
     return [
-        Pair(measured=measurement, truth=truth)
-        for measurement, truth in zip(measured, by_time, strict=True)
+        Pair(measured=measurement, truth=true)
+        for measurement, true in zip(measured, by_time, strict=True)
         if not measurement.is_warmup
     ]
 
@@ -144,16 +138,16 @@ def _spec(num_repeats: int) -> SweepSpec:
 def _ttft_error(found: list[Pair], target_s: float) -> Error:
     errors_s = [pair.ttft_error_s for pair in found]
     known = [error for error in errors_s if error is not None]
-    worst = statistics.median(known) if len(known) == len(errors_s) and known else None
+    middle = statistics.median(known) if len(known) == len(errors_s) and known else None
     note = f"{min(known) * 1e3:+.1f} to {max(known) * 1e3:+.1f}" if known else ""
-    return Error(name="TTFT", value=_scaled(worst, 1e3), target=target_s * 1e3, unit="ms", note=note)
+    return Error(name="TTFT", value=_scaled(middle, 1e3), target=target_s * 1e3, unit="ms", note=note)
 
 
 def _tpot_error(found: list[Pair]) -> Error:
     errors = [pair.tpot_error_frac for pair in found]
     known = [error for error in errors if error is not None]
-    worst = statistics.median(known) if len(known) == len(errors) and known else None
-    return Error(name="token time", value=_scaled(worst, 100), target=TPOT_TARGET_FRAC * 100, unit="%")
+    middle = statistics.median(known) if len(known) == len(errors) and known else None
+    return Error(name="token time", value=_scaled(middle, 100), target=TPOT_TARGET_FRAC * 100, unit="%")
 
 
 def _count_error(found: list[Pair]) -> Error:
