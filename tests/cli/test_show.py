@@ -173,7 +173,7 @@ def test_a_damaged_line_in_the_middle(called, file, finished) -> None:
         (b"", "is empty"),
         (b"\x00\x01\x02", "not a Deepdraft results file"),
         (b"{}\n", "not a Deepdraft results file"),
-        (b'{"kind":"header","schema_version":7}\n', "newer Deepdraft (schema 7; this one reads 1)"),
+        (b'{"kind":"header","schema_version":7}\n', "newer Deepdraft (schema 7; this one reads 2)"),
     ],
 )
 @pytest.mark.parametrize("form", [(), ("--json",)])

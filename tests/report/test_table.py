@@ -4,7 +4,7 @@ import pytest
 from trace_builder import accepted, header, recorded, repeats, request, steady, trace, trial
 
 from deepdraft.metrics import points_of
-from deepdraft.records import End, Refusal, Run
+from deepdraft.records import End, Refusal, Reported, ReportedFigure, Run, Source
 from deepdraft.report import point_line, results_table
 
 
@@ -208,3 +208,27 @@ def test_a_live_line():
     assert point_line(loaded(4), points_of(loaded(4))[0]).startswith("1.0k x 4: TTFT ")
     doubted = repeats(steady(64, cached=None))
     assert "TTFT 500 ms?" in point_line(doubted, points_of(doubted)[0])
+
+
+def test_reported_points_print_with_what_their_source_cannot_tell():
+    reported = Reported(
+        asked_context_len=128_000,
+        context_len=82_845,
+        figures={
+            "decode_tok_s": ReportedFigure(values=(9.0,), doubt="wall-clock time with prefill in it"),
+            "ttft_s": ReportedFigure(values=(20.0,)),
+        },
+    )
+    source = Source(tool="a published table", unknowns=("how many repeats",), traps=("rows are labelled as asked",))
+    run = Run(header=dataclasses.replace(header(), source=source), reported=(reported,))
+    table = results_table(run)
+    assert row(table, "83k").split() == ["83k", "20", "s?", "4142?", "9.00?", "111.1?", "-", "-", "-", "-", "1"]
+    for sentence in (
+        "reported by a published table",
+        "? cold_prefix: the source does not tell whether its prompts were cold",
+        "The source can't tell: how many repeats",
+        "Mind: rows are labelled as asked",
+        "In doubt (83k): wall-clock time with prefill in it",
+        "the requests behind reported figures are not known",
+    ):
+        assert sentence in joined(table)

@@ -24,6 +24,11 @@ class Figure:
     summary: Summary
     sources: tuple[str, ...] = ()
     """Each distinct source of its samples, in words; empty for what the client's clock alone gives."""
+    half_width: float | None = None
+    """How far off a sample may be by the rounding of a printed figure; None where nothing was rounded, or how is not
+    known."""
+    doubts: tuple[str, ...] = ()
+    """What the source of a reported figure leaves in doubt."""
 
 
 FIGURE_KINDS = (

@@ -21,12 +21,13 @@ from deepdraft.metrics.concurrency import (
     total_tok_s,
 )
 from deepdraft.metrics.figure import FIGURE_NAMES, PERCENTILE_FIGURES, PERCENTILES, Figure
+from deepdraft.metrics.reported import reported_asked_len, reported_context, reported_figures
 from deepdraft.metrics.sample import Sample, actual_prompt_len, pair_sample, request_sample
 from deepdraft.metrics.speculation import STEP_FROM_TOKENS, Sourced, acceptance_len, tokens_per_step
 from deepdraft.metrics.timing import num_decode_tokens
 from deepdraft.metrics.tokens import output_tokens
 from deepdraft.metrics.two_point import pairs_of, refusal
-from deepdraft.records import Acceptance, Measurement, Run, Ternary
+from deepdraft.records import Acceptance, Measurement, Reported, Run, Ternary
 from deepdraft.stats import Summary, median, percentile, percentile_bound, summary, weighted_mean
 
 
@@ -80,11 +81,20 @@ class Point:
     """Requests whose needle was looked for."""
     peak_concurrency: int | None
     """Exact, over all trials; None when no request ended."""
+    reported: Reported | None = None
+    """The point as its source gives it, where somebody else measured it; then there are no samples and no trials."""
 
     def summary(self, name: str) -> Summary | None:
         """The summary of a figure; None when it can't be known."""
         figure = self.figures.get(name)
         return figure.summary if figure is not None else None
+
+    @property
+    def num_samples(self) -> int:
+        """Samples behind its figures: requests or pairs; for a reported point the values its source gives."""
+        if self.reported is not None:
+            return max((figure.summary.num_samples for figure in self.figures.values()), default=0)
+        return len(self.samples)
 
     @property
     def key(self) -> tuple[int, int]:
@@ -94,7 +104,7 @@ class Point:
 
 def points_of(run: Run) -> tuple[Point, ...]:
     """The points of a run, by context length and concurrency. A point all of whose requests failed is there too,
-    without figures; a warm-up alone makes no point."""
+    without figures; a warm-up alone makes no point. Reported points follow the measured ones, one for each line."""
     groups: dict[tuple[int, int], list[TrialRequests]] = defaultdict(list)
     warmups: dict[tuple[int, int], int] = defaultdict(int)
     for trial in trial_requests_of(run):
@@ -102,7 +112,35 @@ def points_of(run: Run) -> tuple[Point, ...]:
         warmups[key] += sum(1 for request in trial.requests if trial.is_warmup or request.is_warmup)
         if not trial.is_warmup:
             groups[key].append(trial)
-    return tuple(_point(run, key, groups[key], warmups[key]) for key in sorted(groups))
+    measured = [_point(run, key, groups[key], warmups[key]) for key in sorted(groups)]
+    reported = sorted((_reported_point(line) for line in run.reported), key=lambda point: point.key)
+    return (*measured, *reported)
+
+
+def _reported_point(line: Reported) -> Point:
+    context_len, context_len_source = reported_context(line)
+    return Point(
+        asked_context_len=reported_asked_len(line),
+        concurrency=line.concurrency,
+        context_len=context_len,
+        context_len_source=context_len_source,
+        figures=reported_figures(line),
+        percentiles={},
+        pooled_tpot_s=None,
+        samples=(),
+        trials=(),
+        num_requests=0,
+        num_ok=0,
+        num_failed=0,
+        num_warmups=0,
+        num_superseded=0,
+        refused_pairs=(),
+        failures=(),
+        num_needles_found=0,
+        num_needles=0,
+        peak_concurrency=None,
+        reported=line,
+    )
 
 
 def _point(run: Run, key: tuple[int, int], trials: list[TrialRequests], num_warmups: int) -> Point:

@@ -6,7 +6,6 @@ Stored is not derived: every field was configured or measured. What follows from
 
 from deepdraft.records.capability import Capabilities, Ternary
 from deepdraft.records.line import (
-    SCHEMA_VERSION,
     ColdStep,
     End,
     Failure,
@@ -18,7 +17,9 @@ from deepdraft.records.line import (
     Refusal,
     Trial,
 )
+from deepdraft.records.reported import Reported, ReportedFigure, Source
 from deepdraft.records.run import Run
+from deepdraft.records.schema_version import SCHEMA_VERSION
 from deepdraft.records.server import Acceptance, ServerReading
 from deepdraft.records.spec import Limits, SweepSpec
 from deepdraft.records.trace import EventLog, RequestTrace, Usage
@@ -38,9 +39,12 @@ __all__ = [
     "Note",
     "PromptFacts",
     "Refusal",
+    "Reported",
+    "ReportedFigure",
     "RequestTrace",
     "Run",
     "ServerReading",
+    "Source",
     "SweepSpec",
     "Ternary",
     "Trial",

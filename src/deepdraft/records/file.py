@@ -16,7 +16,6 @@ import msgspec
 
 from deepdraft.errors import DiskFull, ResultsError
 from deepdraft.records.line import (
-    SCHEMA_VERSION,
     End,
     Header,
     Line,
@@ -25,12 +24,15 @@ from deepdraft.records.line import (
     Refusal,
     Trial,
 )
+from deepdraft.records.reported import Reported
 from deepdraft.records.run import Run
+from deepdraft.records.schema_version import SCHEMA_VERSION
 
 _TYPE = {
     "header": Header,
     "measurement": Measurement,
     "trial": Trial,
+    "reported": Reported,
     "refusal": Refusal,
     "note": Note,
     "end": End,
@@ -193,6 +195,7 @@ def read_run(path: Path) -> Run:
         header=records[0],
         measurements=tuple(r for r in records if isinstance(r, Measurement)),
         trials=tuple(r for r in records if isinstance(r, Trial)),
+        reported=tuple(r for r in records if isinstance(r, Reported)),
         refusals=tuple(r for r in records if isinstance(r, Refusal)),
         notes=tuple(r for r in records if isinstance(r, Note)),
         ends=tuple(r for r in records if isinstance(r, End)),

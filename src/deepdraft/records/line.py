@@ -3,6 +3,7 @@
 header        what was asked, of which server, from where
 measurement   one request, written as soon as it ended (warm-ups and failures too)
 trial         one repeat of one point: what surrounds its requests
+reported      a point that somebody else measured: figures without the requests behind them
 refusal       a point that was not sent, and why
 note          something a reader should know: a wait, a retry, a repair
 end           how the sweep ended; absent after a crash
@@ -14,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from deepdraft.records.capability import Capabilities
+from deepdraft.records.reported import Reported, Source
+from deepdraft.records.schema_version import SCHEMA_VERSION
 from deepdraft.records.server import Acceptance, ServerReading
 from deepdraft.records.spec import SweepSpec
 from deepdraft.records.trace import RequestTrace
-
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Header:
     capabilities: Capabilities
     environment: dict[str, Any] = field(default_factory=dict)
     """The client's machine: Python, platform, cores, versions."""
+    source: Source | None = None
+    """Where the points come from when they were not measured by this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,4 +178,4 @@ class End:
     message: str | None = None
 
 
-Line = Header | Measurement | Trial | Refusal | Note | End
+Line = Header | Measurement | Trial | Reported | Refusal | Note | End

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepdraft.records.line import End, Header, Measurement, Note, Refusal, Trial
+from deepdraft.records.reported import Reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,7 @@ class Run:
     header: Header
     measurements: tuple[Measurement, ...] = ()
     trials: tuple[Trial, ...] = ()
+    reported: tuple[Reported, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[Note, ...] = ()
     ends: tuple[End, ...] = ()

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 
-from deepdraft.records.line import SCHEMA_VERSION, End, Header, Measurement, Note, Refusal, Trial
+from deepdraft.records.line import End, Header, Measurement, Note, Refusal, Trial
+from deepdraft.records.reported import Reported
+from deepdraft.records.schema_version import SCHEMA_VERSION
 
-LINE_TYPES = (Header, Measurement, Trial, Refusal, Note, End)
+LINE_TYPES = (Header, Measurement, Trial, Reported, Refusal, Note, End)
 
 
 def results_schema() -> dict[str, Any]:

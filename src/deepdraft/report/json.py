@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from deepdraft.metrics import FIGURE_KINDS, FIGURE_NAMES, Point, output_tokens, points_of
 from deepdraft.records import Failure, Measurement, Run
 from deepdraft.report.doubt import PointDoubts, point_doubts
@@ -37,6 +39,7 @@ def results_object(run: Run) -> dict[str, Any]:
         "num_repeats": spec.num_repeats,
         "device": spec.device,
         "environment": run.header.environment,
+        "source": msgspec.to_builtins(run.header.source),
         "is_complete": run.is_complete,
         "outcome": run.ends[-1].outcome if run.ends else None,
         "points": [_point(point, point_doubts(run, point, points)) for point in points],
@@ -61,6 +64,9 @@ def _point(point: Point, doubts: PointDoubts) -> dict[str, Any]:
         **{name: _summary(point.summary(name)) for name in FIGURE_NAMES},
         "pooled_tpot_s": point.pooled_tpot_s,
         "sources": {name: list(figure.sources) for name, figure in point.figures.items() if figure.sources},
+        "half_widths": {
+            name: figure.half_width for name, figure in point.figures.items() if figure.half_width is not None
+        },
         "percentiles": {
             name: {f"p{100 * one.p:g}": {"value": one.value, "bound": one.bound} for one in percentiles}
             for name, percentiles in point.percentiles.items()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deepdraft.metrics import Point, points_of
-from deepdraft.records import Capabilities, Run
+from deepdraft.records import Capabilities, Run, Source
 from deepdraft.report.doubt import UNVERIFIED_MARK, VIOLATED_MARK, PointDoubts, point_doubts
 from deepdraft.report.number import NOTHING, ms_text, percent_text, rate_text
 from deepdraft.units import seconds_text, tokens_text
@@ -24,6 +24,10 @@ _BY_METHOD = {
     "prefill: uncached prompt tokens / TTFT. "
     "ms/token: (last token of the second - token of the first) / M; decode: its inverse. ",
 }
+_BY_SOURCE = (
+    "Figures as their source gives them, under our names; where it prints only one of decode tok/s and ms/token, or "
+    "of TTFT and prefill tok/s, the other is computed. ms/token is not ms/step. n: values behind a figure."
+)
 _BY_ALL = (
     "tok/step: tokens a decode step commits. ms/step: one decode or verify step, which is not ms/token. "
     "accept: tokens a verify step commits, bonus included. Each figure: median of n requests, one vote each. "
@@ -71,7 +75,7 @@ _COLUMNS = (
     _figure_column("step_s", ("ms/ ", "step "), 7, is_time=True),
     _figure_column("acceptance_len", ("", "accept"), 6),
     _Column(("", "spread"), 6, lambda point: percent_text(spread_frac(point))),
-    _Column(("", "n"), 3, lambda point: str(len(point.samples))),
+    _Column(("", "n"), 3, lambda point: str(point.num_samples)),
 )
 
 
@@ -79,7 +83,7 @@ def results_table(run: Run, width: int = 80) -> str:
     """The table, its footnotes and its definitions; lines are wrapped at `width` (the table itself needs 79)."""
     points = points_of(run)
     rows = [_Row(point, point_doubts(run, point, points)) for point in points]
-    measured = [row for row in rows if row.point.samples]
+    measured = [row for row in rows if row.point.num_samples]
     parts = [_heading(run, rows, width)]
     if measured:
         parts.append(_table(measured))
@@ -97,6 +101,8 @@ def results_table(run: Run, width: int = 80) -> str:
 
 
 def _definitions(run: Run) -> str:
+    if run.header.source is not None:
+        return _BY_SOURCE
     return _BY_METHOD.get(run.header.spec.method, _BY_METHOD["streaming"]) + _BY_ALL
 
 
@@ -127,6 +133,8 @@ def point_line(run: Run, point: Point) -> str:
 
 def _heading(run: Run, rows: list[_Row], width: int) -> str:
     spec, server = run.header.spec, run.header.capabilities
+    if run.header.source is not None:
+        return _source_heading(run.header.source, server, width)
     who = " ".join(part for part in (server.engine, server.version) if part)
     identity = ", ".join(part for part in (who, server.model and f"model {server.model}", spec.url) if part)
     kinds = dict.fromkeys(kind for row in rows for kind in row.doubts.text.kinds) or {spec.text: None}
@@ -138,6 +146,14 @@ def _heading(run: Run, rows: list[_Row], width: int) -> str:
         how += f", open-loop arrivals ({spec.arrival})"
     if spec.keep_cache:
         how += ", cache kept on purpose"
+    return _wrapped(identity, width) + "\n" + _wrapped(how, width)
+
+
+def _source_heading(source: Source, server: Capabilities, width: int) -> str:
+    who = " ".join(part for part in (server.engine, server.version) if part)
+    identity = ", ".join(part for part in (who, server.model and f"model {server.model}") if part)
+    tool = " ".join(part for part in (source.tool, source.version) if part)
+    how = f"reported by {tool}" + (f" ({source.path})" if source.path else "") + f", {_drafter(server)}"
     return _wrapped(identity, width) + "\n" + _wrapped(how, width)
 
 
@@ -265,7 +281,7 @@ def _loads(run: Run, rows: list[_Row], width: int) -> str:
             if one.value is not None and one.p != 0.5
         ]
         if len(known) == 1:
-            known.append(f"no higher percentile from {len(point.samples)} samples")
+            known.append(f"no higher percentile from {point.num_samples} samples")
         parts.append(f"{label}: {', '.join(known)}")
         is_open = run.header.spec.arrival != "closed"
         name = f"{_name(point, False)}, {run.header.spec.arrival}" if is_open else _name(point, True)
@@ -307,8 +323,14 @@ def _missing(run: Run, rows: list[_Row], width: int) -> str:
 
 
 def _remarks(run: Run, rows: list[_Row], width: int) -> str:
-    lines = [] if any(row.point.samples for row in rows) else ["No point gave figures."]
+    lines = [] if any(row.point.num_samples for row in rows) else ["No point gave figures."]
     lines += [f"Damaged file: {text}" for text in run.damage]
+    if run.header.source is not None:
+        lines += [f"The source can't tell: {text}" for text in run.header.source.unknowns]
+        lines += [f"Mind: {text}" for text in run.header.source.traps]
+    for row in rows:
+        doubts = dict.fromkeys(doubt for figure in row.point.figures.values() for doubt in figure.doubts)
+        lines += [f"In doubt ({tokens_text(row.point.context_len)}): {doubt}" for doubt in doubts]
     lines += [f"Server: {doubt}" for doubt in run.header.capabilities.doubts]
     if not run.is_complete:
         if run.ends:
