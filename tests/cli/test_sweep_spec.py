@@ -8,9 +8,11 @@ import dataclasses
 import pytest
 
 from deepdraft.cli.main import parser
-from deepdraft.cli.sweep_spec import EMBEDDED_URL, asked_spec, resumed_spec
+from deepdraft.cli.sweep_spec import asked_spec, resumed_spec
+from deepdraft.embedded import DeepdraftSpec
 from deepdraft.errors import UsageError
 from deepdraft.records import Capabilities, Header, Limits, SweepSpec
+from deepdraft.units import token_counts
 
 URL = "http://127.0.0.1:1"
 
@@ -63,8 +65,13 @@ def test_every_flag_reaches_the_spec() -> None:
 
 def test_embedded_has_lengths_of_its_own() -> None:
     spec = asked_spec(flags("--embedded"))
-    assert (spec.url, spec.context_lens) == (EMBEDDED_URL, (512, 1000, 2000, 4000))
+    assert (spec.url, spec.context_lens) == ("embedded", token_counts(DeepdraftSpec.default_context_lens))
     assert asked_spec(flags("--embedded", "--context-len", "300")).context_lens == (300,)
+
+
+def test_llamacpp_is_embedded_too() -> None:
+    spec = asked_spec(flags("--embedded", "llamacpp"))
+    assert (spec.url, spec.context_lens) == ("embedded llamacpp", (512, 1000, 2000, 4000))
 
 
 @pytest.mark.parametrize(
@@ -73,6 +80,9 @@ def test_embedded_has_lengths_of_its_own() -> None:
         ((), "give the server's URL, or --embedded"),
         ((URL,), "nothing to measure"),
         ((URL, "--embedded"), "not both"),
+        ((URL, "--embedded", "llamacpp"), "not both"),
+        (("--embedded", URL), "not both"),
+        (("--embedded", "mlx"), "no embedded engine 'mlx'"),
     ],
 )
 def test_what_to_measure_must_be_said(words, message) -> None:
@@ -222,7 +232,7 @@ class TestResumed:
 
     def test_the_server_may_have_moved(self) -> None:
         assert self.resumed("http://other:2").url == "http://other:2"
-        assert self.resumed("--embedded").url == EMBEDDED_URL
+        assert self.resumed("--embedded").url == "embedded"
 
     def test_patience_may_change_one_by_one(self) -> None:
         spec = self.resumed("--first-token-limit", "9", "--retries", "0", "--server-log", "x.log")

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import os
-import signal
-import subprocess
-import sys
-import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deepdraft.bench.progress import Progress
-from deepdraft.bench.sweep import sweep
-from deepdraft.embedded import EmbeddedSpec, command, running
-from deepdraft.errors import UsageError
-from deepdraft.guards import guards_of
+from deepdraft.embedded import LlamacppSpec, running
 from deepdraft.metrics import output_tokens, points_of, prompt_tokens, tpot_s, ttft_s
-from deepdraft.records import Measurement, Run, SweepSpec
-from deepdraft.transport.tls import TlsOptions
+from deepdraft.records import Run, SweepSpec
 
 pytestmark = [
     pytest.mark.embedded,
@@ -36,39 +27,14 @@ LONGEST = int(os.environ.get("DEEPDRAFT_EMBEDDED_LONGEST", "1024"))
 """The longest context of the sweep; 8,000 takes a quarter of an hour on two cores."""
 
 
-def swept(url: str, path: Path, spec: SweepSpec) -> Run:
-    outcome = asyncio.run(
-        sweep(
-            spec,
-            url=url,
-            path=path,
-            is_resumed=False,
-            headers={},
-            admin_headers={},
-            tls=TlsOptions(),
-            progress=Progress(num_trials=0, stream=None),
-            command_line=("deepdraft", "sweep"),
-        )
-    )
-    assert outcome.problem is None
-    assert outcome.run is not None
-    return outcome.run
-
-
-def states(run: Run, name: str) -> list[str]:
-    return [report.state for point in points_of(run) for report in guards_of(run, point) if report.name == name]
-
-
-def measured(run: Run) -> list[Measurement]:
-    return [each for each in run.measurements if not each.is_warmup]
-
-
 @pytest.fixture(scope="module")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def clean(tmp_path_factory: pytest.TempPathFactory, judged: Any) -> Run:
     lens = tuple(dict.fromkeys((256, min(1024, LONGEST), LONGEST)))
-    spec = SweepSpec(url="embedded", context_lens=lens, decode_len=32, num_repeats=2 if LONGEST <= 1024 else 1)
-    with running(EmbeddedSpec(context_len=LONGEST + 256)) as server:
-        return swept(server.url, tmp_path_factory.mktemp("clean") / "run.jsonl", spec)
+    spec = SweepSpec(
+        url="embedded llamacpp", context_lens=lens, decode_len=32, num_repeats=2 if LONGEST <= 1024 else 1
+    )
+    with running(LlamacppSpec(context_len=LONGEST + 256)) as server:
+        return judged.swept(server.url, tmp_path_factory.mktemp("clean") / "run.jsonl", spec)
 
 
 def test_the_server_is_known_for_what_it_is(clean: Run) -> None:
@@ -81,24 +47,26 @@ def test_the_server_is_known_for_what_it_is(clean: Run) -> None:
     assert "cache_prompt" in found.cold_means
 
 
-def test_prompts_are_as_long_as_asked_by_the_servers_own_count(clean: Run) -> None:
-    for each in measured(clean):
+def test_prompts_are_as_long_as_asked_by_the_servers_own_count(clean: Run, judged: Any) -> None:
+    for each in judged.measured(clean):
         assert each.failure is None
         assert prompt_tokens(each.trace) == each.prompt.asked_len
         assert output_tokens(each.trace) == each.max_tokens
 
 
-def test_nothing_was_cached_and_that_is_verified(clean: Run) -> None:
-    assert all(each.trace.usage is not None and each.trace.usage.cached_tokens == 0 for each in measured(clean))
-    assert set(states(clean, "cold_prefix")) == {"verified"}
-    assert set(states(clean, "prompt_len")) == {"verified"}
-    assert set(states(clean, "early_stop")) == {"verified"}
-    assert set(states(clean, "background_load")) == {"verified"}
+def test_nothing_was_cached_and_that_is_verified(clean: Run, judged: Any) -> None:
+    assert all(
+        each.trace.usage is not None and each.trace.usage.cached_tokens == 0 for each in judged.measured(clean)
+    )
+    assert set(judged.states(clean, "cold_prefix")) == {"verified"}
+    assert set(judged.states(clean, "prompt_len")) == {"verified"}
+    assert set(judged.states(clean, "early_stop")) == {"verified"}
+    assert set(judged.states(clean, "background_load")) == {"verified"}
 
 
-def test_prefill_and_decode_agree_with_the_servers_own_timings(clean: Run) -> None:
+def test_prefill_and_decode_agree_with_the_servers_own_timings(clean: Run, judged: Any) -> None:
     """3 %, and for short times the 5 ms that separate a server's stop-watch from the socket on a busy machine."""
-    for each in measured(clean):
+    for each in judged.measured(clean):
         timings = each.trace.server_fields["timings"]
         ours_s = ttft_s(each.trace)
         assert ours_s is not None
@@ -109,19 +77,19 @@ def test_prefill_and_decode_agree_with_the_servers_own_timings(clean: Run) -> No
         assert token_s == pytest.approx(timings["predicted_ms"] / 1e3 / (timings["predicted_n"] - 1), rel=0.03)
 
 
-def test_the_guard_speaks_when_the_cache_is_left_on_and_the_prompt_repeated(tmp_path: Path) -> None:
-    spec = SweepSpec(url="embedded", context_lens=(256,), decode_len=8, num_repeats=3, keep_cache=True)
-    with running(EmbeddedSpec(context_len=1024)) as server:
-        run = swept(server.url, tmp_path / "run.jsonl", spec)
-    assert states(run, "cold_prefix") == ["violated"]
+def test_the_guard_speaks_when_the_cache_is_left_on_and_the_prompt_repeated(tmp_path: Path, judged: Any) -> None:
+    spec = SweepSpec(url="embedded llamacpp", context_lens=(256,), decode_len=8, num_repeats=3, keep_cache=True)
+    with running(LlamacppSpec(context_len=1024)) as server:
+        run = judged.swept(server.url, tmp_path / "run.jsonl", spec)
+    assert judged.states(run, "cold_prefix") == ["violated"]
 
 
 @pytest.mark.parametrize("dialled", [1.8, 3.0])
-def test_acceptance_agrees_with_a_dialled_one(tmp_path: Path, dialled: float) -> None:
+def test_acceptance_agrees_with_a_dialled_one(tmp_path: Path, judged: Any, dialled: float) -> None:
     """The model drafts for itself and llama.cpp accepts by dice: a real server whose acceptance is known."""
-    spec = SweepSpec(url="embedded", context_lens=(128,), decode_len=96, num_repeats=3, num_warmups=0)
-    with running(EmbeddedSpec(context_len=1024, draft="self", synthetic_acceptance_len=dialled)) as server:
-        run = swept(server.url, tmp_path / "run.jsonl", spec)
+    spec = SweepSpec(url="embedded llamacpp", context_lens=(128,), decode_len=96, num_repeats=3, num_warmups=0)
+    with running(LlamacppSpec(context_len=1024, draft="self", synthetic_acceptance_len=dialled)) as server:
+        run = judged.swept(server.url, tmp_path / "run.jsonl", spec)
         page = urllib.request.urlopen(server.url + "/metrics").read().decode()
     counters = dict(line.rsplit(" ", 1) for line in page.splitlines() if line and not line.startswith("#"))
     drafts = float(counters["llamacpp:spec_decode_num_drafts_total"])
@@ -139,42 +107,11 @@ def test_acceptance_agrees_with_a_dialled_one(tmp_path: Path, dialled: float) ->
     assert steps.median > 1.3 * tokens.median  # a step is not a token
 
 
-def test_two_point_on_a_real_server(tmp_path: Path) -> None:
-    spec = SweepSpec(url="embedded", context_lens=(256,), method="two-point", num_repeats=3, num_warmups=1)
-    with running(EmbeddedSpec(context_len=1024)) as server:
-        run = swept(server.url, tmp_path / "run.jsonl", spec)
+def test_two_point_on_a_real_server(tmp_path: Path, judged: Any) -> None:
+    spec = SweepSpec(url="embedded llamacpp", context_lens=(256,), method="two-point", num_repeats=3, num_warmups=1)
+    with running(LlamacppSpec(context_len=1024)) as server:
+        run = judged.swept(server.url, tmp_path / "run.jsonl", spec)
     (point,) = points_of(run)
     ttft, tpot = point.summary("ttft_s"), point.summary("tpot_s")
     assert ttft is not None and tpot is not None
     assert 0 < tpot.median < ttft.median
-
-
-def test_a_model_that_is_not_there_is_said_in_one_line() -> None:
-    with pytest.raises(UsageError) as caught:
-        command(EmbeddedSpec(model_path="/no/such/model.gguf"))
-    assert "no such model file" in caught.value.message
-
-
-def test_the_server_ends_with_its_parent(tmp_path: Path) -> None:
-    """Killed without a chance to clean up, the parent leaves no server behind."""
-    code = (
-        "import sys, time\nfrom deepdraft.embedded import EmbeddedSpec, running\n"
-        "with running(EmbeddedSpec(context_len=256)) as server:\n"
-        "    print(server.pid, flush=True)\n    time.sleep(60)\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and _state(pid) != "Z":
-        assert time.monotonic() < deadline, "the server outlived its parent"
-        time.sleep(0.1)
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return "Z"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deepdraft.adapters.adapter import Adapter, Setup, object_of, whole
+from deepdraft.adapters.deepdraft import DeepdraftAdapter
 from deepdraft.adapters.llamacpp import LlamacppAdapter
 from deepdraft.adapters.lmdeploy import LmdeployAdapter
 from deepdraft.adapters.message import error_message, page_title
@@ -28,6 +29,7 @@ from deepdraft.transport.client import Client
 
 ADAPTERS: dict[str, type[Adapter]] = {
     "openai": Adapter,
+    "deepdraft": DeepdraftAdapter,
     "sglang": SglangAdapter,
     "vllm": VllmAdapter,
     "llamacpp": LlamacppAdapter,
@@ -37,7 +39,7 @@ ADAPTERS: dict[str, type[Adapter]] = {
     "tgi": TgiAdapter,
 }
 # The engines that one answer of their own gives away come first; vLLM and TensorRT-LLM share /version.
-_ORDER = ("sglang", "llamacpp", "tgi", "vllm", "tensorrt_llm", "ollama", "lmdeploy")
+_ORDER = ("deepdraft", "sglang", "llamacpp", "tgi", "vllm", "tensorrt_llm", "ollama", "lmdeploy")
 _OWNERS = {"library": "ollama", "Text Generation Inference": "tgi"}
 _PAUSE_S = (0.2, 2.0)
 """First and longest pause between looks at a server that is not ready."""

@@ -16,7 +16,7 @@ from deepdraft.records.redact import REDACTED, redacted, redacted_command_line
 if TYPE_CHECKING:
     from deepdraft.transport.tls import TlsOptions
 
-ENGINES = ("auto", "openai", "sglang", "vllm", "llamacpp", "tensorrt_llm", "lmdeploy", "ollama", "tgi")
+ENGINES = ("auto", "openai", "deepdraft", "sglang", "vllm", "llamacpp", "tensorrt_llm", "lmdeploy", "ollama", "tgi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> Parser:
     """The whole command line."""
-    from deepdraft.cli import selftest, servers, show, simulate, sweep
+    from deepdraft.cli import selftest, serve, servers, show, simulate, sweep
 
     top = Parser(
         prog="deepdraft",
@@ -70,7 +70,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"deepdraft {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (sweep, show, servers, simulate, selftest):
+    for module in (sweep, show, servers, serve, simulate, selftest):
         module.add_command(commands)
     return top
 

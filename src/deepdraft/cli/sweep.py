@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepdraft.cli.connection import access, add_connection_flags, recorded_command_line
 from deepdraft.cli.output import write_out
-from deepdraft.cli.sweep_spec import EMBEDDED_URL, asked_spec, resumed_spec
+from deepdraft.cli.sweep_spec import asked_spec, resumed_spec
 from deepdraft.errors import UsageError
 from deepdraft.records import Run, SweepSpec
 
@@ -37,16 +37,22 @@ def add_command(commands: Any) -> None:
         "url", nargs="?", metavar="URL", help="the server, e.g. http://localhost:8000 or .../prefix/v1"
     )
     parser.add_argument(
-        "--embedded", action="store_true", help="measure a small real model on a real server started on this machine"
+        "--embedded",
+        nargs="?",
+        const="deepdraft",
+        metavar="ENGINE",
+        help="measure a small real model on a real server started on this machine: deepdraft (our own stack and "
+        "model) or llamacpp (deepdraft)",
     )
-    _add_what(parser.add_argument_group("what is measured"))
+    add_measure_flags(parser.add_argument_group("what is measured"))
     add_connection_flags(parser)
-    _add_patience(parser.add_argument_group("patience"))
+    add_patience_flags(parser.add_argument_group("patience"))
     _add_results(parser.add_argument_group("results"))
     parser.set_defaults(run=run)
 
 
-def _add_what(group: Any) -> None:
+def add_measure_flags(group: Any) -> None:
+    """The flags that say what is measured; shared with `compare --run`."""
     group.add_argument(
         "--context-len", metavar="LIST", help="prompt tokens, template included: 1k,11k,32k or 1k-128k*2 or 8k-32k+8k"
     )
@@ -107,7 +113,8 @@ def _add_what(group: Any) -> None:
     group.add_argument("--device", metavar="NAME", help="noted in the results: what the server runs on")
 
 
-def _add_patience(group: Any) -> None:
+def add_patience_flags(group: Any) -> None:
+    """The flags that say how long to wait; shared with `compare --run`."""
     group.add_argument(
         "--first-token-limit",
         type=_limit,
@@ -236,17 +243,17 @@ def _results_path(namespace: argparse.Namespace) -> tuple[Path, bool]:
 @contextlib.contextmanager
 def _server(spec: SweepSpec, *, is_quiet: bool) -> Iterator[str]:
     """The URL to measure; starts the embedded server when that is asked for."""
-    if spec.url != EMBEDDED_URL:
+    from deepdraft.bench.plan import decode_len
+    from deepdraft.embedded import embedded_engine, running
+
+    engine = embedded_engine(spec.url)
+    if engine is None:
         yield spec.url
         return
-    from deepdraft.bench.plan import decode_len
-    from deepdraft.embedded import EmbeddedSpec, running
-
     longest = max(length + decode_len(spec, length) + 1 for length in spec.context_lens)
-    needed = EmbeddedSpec(context_len=-(-longest // 256) * 256, num_slots=max(spec.concurrencies))
     if not is_quiet:
-        print("starting the embedded server (llama.cpp with SmolLM2-135M) ...", file=sys.stderr)
-    with running(needed) as server:
+        print(f"starting the embedded server ({engine.label}) ...", file=sys.stderr)
+    with running(engine(context_len=longest, num_slots=max(spec.concurrencies))) as server:
         yield server.url
 
 

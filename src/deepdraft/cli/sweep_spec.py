@@ -18,8 +18,6 @@ from deepdraft.records import Header, Limits, SweepSpec
 from deepdraft.records.redact import REDACTED, redacted
 from deepdraft.units import token_counts
 
-EMBEDDED_URL = "embedded"
-_EMBEDDED_LENS = "512,1k,2k,4k"
 _FLAGS = {
     "context_lens": "--context-len",
     "num_repeats": "--repeats",
@@ -36,6 +34,8 @@ _PATIENCE = ("server_log",)
 
 def asked_spec(namespace: argparse.Namespace) -> SweepSpec:
     """The spec of a new sweep. Raises UsageError for what can't be used or contradicts itself."""
+    from deepdraft.embedded import embedded_engine
+
     url = _url(namespace)
     if url is None:
         raise UsageError(
@@ -44,9 +44,10 @@ def asked_spec(namespace: argparse.Namespace) -> SweepSpec:
         )
     given = _given(namespace)
     if "context_lens" not in given:
-        if url != EMBEDDED_URL:
+        engine = embedded_engine(url)
+        if engine is None:
             raise UsageError("nothing to measure", hint="give --context-len, for example --context-len 1k,16k,128k")
-        given["context_lens"] = token_counts(_EMBEDDED_LENS)
+        given["context_lens"] = token_counts(engine.default_context_lens)
     spec = SweepSpec(url=url, limits=Limits(**_given_limits(namespace)), **given)
     _refuse_contradictions(spec)
     return spec
@@ -78,9 +79,16 @@ def resumed_spec(namespace: argparse.Namespace, header: Header) -> SweepSpec:
 
 
 def _url(namespace: argparse.Namespace) -> str | None:
-    if namespace.embedded and namespace.url:
+    """The server's URL, or the name that stands for an embedded one; None when neither is given."""
+    from deepdraft.embedded import embedded_url
+
+    name: str | None = namespace.embedded
+    url: str | None = namespace.url
+    if name is None:
+        return url
+    if url is not None or "://" in name:
         raise UsageError("give a URL or --embedded, not both")
-    return EMBEDDED_URL if namespace.embedded else namespace.url
+    return embedded_url(name)
 
 
 def _given(namespace: argparse.Namespace) -> dict[str, Any]:

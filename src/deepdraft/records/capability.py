@@ -13,7 +13,7 @@ class Capabilities:
     """A server's identity, limits and abilities. Token counts are None where the server does not tell them."""
 
     engine: str
-    """The adapter: openai, sglang, vllm, llamacpp, tensorrt_llm, lmdeploy, ollama, tgi."""
+    """The adapter: openai, deepdraft, sglang, vllm, llamacpp, tensorrt_llm, lmdeploy, ollama, tgi."""
     detected_by: str
     """Which answer identified the engine, or "named by the user"."""
     version: str | None = None

@@ -1,0 +1,1 @@
+"""Our server beside others on the same weights; ../README.md says how to run it."""

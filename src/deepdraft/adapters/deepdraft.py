@@ -1,0 +1,108 @@
+"""Our own server, `deepdraft serve`, read over HTTP like any other. Names and traps: docs/reference/servers.md.
+
+Every answer tells its cached tokens and every event its tokens, without a flag. Context limit and pool are two
+figures of /server_info, and a request must fit both. Nothing is imported from the server's code: what it is comes out
+of its answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
+from deepdraft.adapters.counter import CounterMap, series
+from deepdraft.adapters.server import Server
+from deepdraft.records import Capabilities, ColdStep, Ternary
+from deepdraft.records.redact import redacted
+
+_STATE = "state"
+"""What of /server_info changes from moment to moment: no setting."""
+
+
+class DeepdraftAdapter(Adapter):
+    """A `deepdraft serve`."""
+
+    engine = "deepdraft"
+    exact_length_field = "min_tokens"
+    obeys_ignore_eos: ClassVar[Ternary] = "yes"
+    counter_map = CounterMap(
+        counters={
+            "prompt_tokens": (series("deepdraft:prompt_tokens_total"),),
+            "cached_tokens": (series("deepdraft:prompt_tokens_cached_total"),),
+            "generation_tokens": (series("deepdraft:generation_tokens_total"),),
+            "num_requests": (series("deepdraft:request_success_total"),),
+            "num_preemptions": (series("deepdraft:num_preemptions_total"),),
+            "spec_drafts": (series("deepdraft:spec_decode_num_drafts_total"),),
+            "spec_draft_tokens": (series("deepdraft:spec_decode_num_draft_tokens_total"),),
+            "spec_accepted_tokens": (series("deepdraft:spec_decode_num_accepted_tokens_total"),),
+        },
+        num_running=(series("deepdraft:num_requests_running"),),
+        num_waiting=(series("deepdraft:num_requests_waiting"),),
+        gauges={"kv_used_frac": (series("deepdraft:kv_cache_usage_perc"),)},
+        accepted_at_depth="deepdraft:spec_decode_num_accepted_tokens_per_pos_total",
+    )
+
+    @classmethod
+    async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
+        """By `engine` in /server_info."""
+        reply = await server.try_get("/server_info")
+        info = object_of(None if reply is None or reply.status != 200 else reply.json)
+        return ("GET /server_info", {"server_info": info}) if info.get("engine") == "deepdraft" else None
+
+    async def inspect(self, answers: Mapping[str, Any]) -> Capabilities:
+        """From /server_info; /metrics is tried."""
+        self._capabilities = deepdraft_capabilities(self._capabilities, object_of(answers.get("server_info")))
+        self.learn(has_counters="no" if await self.metrics() is None else "yes")
+        return self._capabilities
+
+    async def tokenize(self, text: str) -> list[int] | None:
+        """By /tokenize."""
+        body = {"model": self._capabilities.model, "prompt": text, "add_special_tokens": False}
+        return ids_of(object_of(await self._json("/tokenize", body)).get("tokens"))
+
+    async def count_prompt(self, text: str) -> int | None:
+        """By /tokenize, with the chat template on the chat route."""
+        body: dict[str, Any] = {"model": self._capabilities.model}
+        if self.endpoint == "chat":
+            body |= {"messages": [{"role": "user", "content": text}], "add_generation_prompt": True}
+        else:
+            body |= {"prompt": text, "add_special_tokens": True}
+        return whole(object_of(await self._json("/tokenize", body)).get("count"))
+
+    async def flush(self) -> ColdStep:
+        """POST /flush_cache. 400 means that requests were running or waiting: not done."""
+        return await self._flush_by("/flush_cache", lambda reply: reply.status == 400)
+
+
+def deepdraft_capabilities(known: Capabilities, info: Mapping[str, Any]) -> Capabilities:
+    """What /server_info tells; what it leaves out stays unknown."""
+    radix_cache = info.get("has_radix_cache")
+    speculation = _speculation(info)
+    return replace(
+        known,
+        version=_text(info.get("version")) or known.version,
+        model=known.model or _text(info.get("model")),
+        tokenizer=_text(info.get("model_path")),
+        max_context_len=whole(info.get("max_context_len")) or known.max_context_len,
+        kv_pool_tokens=whole(info.get("kv_pool_tokens")),
+        page_size=whole(info.get("page_size")),
+        num_slots=whole(info.get("max_running_requests")),
+        cold_means=("flush",),
+        prefix_cache="unknown" if radix_cache is None else "yes" if radix_cache else "no",
+        speculation=speculation,
+        speculation_method=_text(object_of(info.get("speculation")).get("method")) if speculation == "yes" else None,
+        settings=redacted({name: value for name, value in info.items() if name != _STATE}),
+    )
+
+
+def _speculation(info: Mapping[str, Any]) -> Ternary:
+    """`speculation` is null without a drafter and says how it drafts with one."""
+    if "speculation" not in info:
+        return "unknown"
+    return "no" if info["speculation"] is None else "yes"
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,36 @@
+"""What can stand behind `--embedded`, and the name under which a results file keeps it in the place of a URL."""
+
+from __future__ import annotations
+
+from deepdraft.embedded.deepdraft import DeepdraftSpec
+from deepdraft.embedded.llamacpp import LlamacppSpec
+from deepdraft.embedded.spec import EmbeddedSpec
+from deepdraft.errors import UsageError
+
+DEFAULT_ENGINE = "deepdraft"
+ENGINES: dict[str, type[EmbeddedSpec]] = {DEFAULT_ENGINE: DeepdraftSpec, "llamacpp": LlamacppSpec}
+"""By the name of the engine's adapter."""
+_URL = "embedded"
+
+
+def embedded_url(name: str) -> str:
+    """What a spec holds in place of a URL: "embedded", with the engine's name behind it unless it is the default.
+    Raises UsageError for an unknown engine."""
+    if name not in ENGINES:
+        raise _unknown(name)
+    return _URL if name == DEFAULT_ENGINE else f"{_URL} {name}"
+
+
+def embedded_engine(url: str) -> type[EmbeddedSpec] | None:
+    """The engine that a spec's URL names; None when it is a URL. Raises UsageError for an unknown engine."""
+    start, _, name = url.partition(" ")
+    if start != _URL:
+        return None
+    engine = name or DEFAULT_ENGINE
+    if engine not in ENGINES:
+        raise _unknown(engine)
+    return ENGINES[engine]
+
+
+def _unknown(name: str) -> UsageError:
+    return UsageError(f"no embedded engine {name!r}", hint=f"one of: {', '.join(ENGINES)}")

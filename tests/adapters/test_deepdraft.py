@@ -1,0 +1,297 @@
+"""Our own server's adapter: against a running `deepdraft serve`, and against answers in states it rarely is in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepdraft.adapters.adapter import Adapter
+from deepdraft.adapters.deepdraft import deepdraft_capabilities
+from deepdraft.adapters.detect import detect
+from deepdraft.embedded import DeepdraftSpec, EmbeddedServer, running
+from deepdraft.records import Capabilities, RequestTrace
+from deepdraft.transport.client import Client
+from deepdraft.transport.endpoint import endpoint
+
+KNOWN = Capabilities(engine="deepdraft", detected_by="GET /server_info")
+INFO = {
+    "engine": "deepdraft",
+    "version": "9.8.7",
+    "model": "m",
+    "model_path": "/models/m",
+    "max_context_len": 262_144,
+    "kv_pool_tokens": 40_960,
+    "page_size": 16,
+    "max_running_requests": 4,
+    "has_radix_cache": True,
+    "speculation": None,
+    "state": {"num_running": 3},
+}
+MODELS = {"object": "list", "data": [{"id": "m", "owned_by": "deepdraft", "max_model_len": 262_144}]}
+PAGE = """\
+# TYPE deepdraft:num_requests_running gauge
+deepdraft:num_requests_running 2.0
+# TYPE deepdraft:num_requests_waiting gauge
+deepdraft:num_requests_waiting 1.0
+# TYPE deepdraft:prompt_tokens_total counter
+deepdraft:prompt_tokens_total 1000.0
+# TYPE deepdraft:prompt_tokens_cached_total counter
+deepdraft:prompt_tokens_cached_total 300.0
+# TYPE deepdraft:generation_tokens_total counter
+deepdraft:generation_tokens_total 70.0
+# TYPE deepdraft:request_success_total counter
+deepdraft:request_success_total{finish_reason="length"} 5.0
+deepdraft:request_success_total{finish_reason="stop"} 2.0
+# TYPE deepdraft:kv_cache_usage_perc gauge
+deepdraft:kv_cache_usage_perc 0.25
+"""
+
+
+class TestAnswers:
+    """What its routes say, without a server."""
+
+    def with_adapter(self, tools: Any, use: Callable[[Adapter], Awaitable[Any]], **routes: Any) -> Any:
+        answers = {
+            ("GET", "/v1/models"): tools.Answer(200, MODELS),
+            ("GET", "/server_info"): tools.Answer(200, INFO),
+            ("GET", "/metrics"): tools.Answer(200, PAGE),
+        }
+        answers |= {("POST", f"/{path}"): answer for path, answer in routes.items()}
+
+        async def work() -> Any:
+            async with tools.small_server(answers) as (_, client):
+                return await use(await detect(client))
+
+        return tools.run(work())
+
+    def test_it_is_known_by_the_engine_it_names(self, tools: Any) -> None:
+        async def use(adapter: Adapter) -> Capabilities:
+            return adapter.capabilities
+
+        found = self.with_adapter(tools, use)
+        assert (found.engine, found.version, found.detected_by) == ("deepdraft", "9.8.7", "GET /server_info")
+        assert (found.max_context_len, found.kv_pool_tokens, found.max_prompt_len) == (262_144, 40_960, None)
+        assert (found.page_size, found.num_slots, found.tokenizer) == (16, 4, "/models/m")
+        assert (found.prefix_cache, found.cold_means, found.has_counters) == ("yes", ("flush",), "yes")
+        assert found.doubts == ()
+
+    def test_counters_and_load(self, tools: Any) -> None:
+        async def use(adapter: Adapter) -> Any:
+            return await adapter.reading(1.0)
+
+        load = self.with_adapter(tools, use)
+        assert (load.num_running, load.num_waiting) == (2, 1)
+        assert load.counters == {
+            "prompt_tokens": 1000,
+            "cached_tokens": 300,
+            "generation_tokens": 70,
+            "num_requests": 7,
+        }
+        assert load.gauges == {"kv_used_frac": 0.25}
+
+    def test_a_refused_flush_is_tried_again(self, tools: Any) -> None:
+        answers = [tools.Answer(400, {"error": {"message": "2 requests are open"}}), tools.Answer(200, {})]
+
+        async def use(adapter: Adapter) -> Any:
+            return await adapter.flush()
+
+        step = self.with_adapter(tools, use, flush_cache=lambda asked: answers.pop(0))
+        assert (step.means, step.is_done) == ("flush", True)
+        assert "try 2" in step.evidence
+        assert answers == []
+
+    @pytest.mark.parametrize("other", [{**INFO, "engine": "another"}, {"engine": None}, [], "deepdraft"])
+    def test_another_server_info_is_another_engine(self, tools: Any, other: Any) -> None:
+        answers = {
+            ("GET", "/v1/models"): tools.Answer(200, {"data": [{"id": "m", "owned_by": "someone"}]}),
+            ("GET", "/server_info"): tools.Answer(200, other),
+        }
+
+        async def work() -> str:
+            async with tools.small_server(answers) as (_, client):
+                return (await detect(client)).capabilities.engine
+
+        assert tools.run(work()) == "openai"
+
+    def test_what_is_not_said_is_unknown(self) -> None:
+        found = deepdraft_capabilities(KNOWN, {"engine": "deepdraft"})
+        assert (found.max_context_len, found.kv_pool_tokens, found.page_size, found.num_slots) == (None,) * 4
+        assert (found.prefix_cache, found.speculation, found.speculation_method) == ("unknown", "unknown", None)
+        assert (found.version, found.model, found.tokenizer) == (None, None, None)
+
+    def test_settings_are_what_does_not_change(self) -> None:
+        found = deepdraft_capabilities(KNOWN, INFO)
+        assert "state" not in found.settings
+        assert found.settings["has_radix_cache"] is True
+
+    @pytest.mark.parametrize(
+        ("stated", "speculation", "method"),
+        [
+            (None, "no", None),
+            ({"method": "dflash", "tree_budget": 16}, "yes", "dflash"),
+            ({"tree_budget": 16}, "yes", None),
+        ],
+    )
+    def test_a_drafter(self, stated: Any, speculation: str, method: str | None) -> None:
+        found = deepdraft_capabilities(KNOWN, {**INFO, "speculation": stated})
+        assert (found.speculation, found.speculation_method) == (speculation, method)
+
+    def test_a_server_without_a_radix_cache(self) -> None:
+        assert deepdraft_capabilities(KNOWN, {**INFO, "has_radix_cache": False}).prefix_cache == "no"
+
+
+@pytest.fixture(scope="module")
+def server(tiny_model: Path) -> Iterator[EmbeddedServer]:
+    """A running `deepdraft serve`: 4,096 tokens of context, and a pool for two such requests."""
+    spec = DeepdraftSpec(model=str(tiny_model), context_len=4_096, num_slots=2, num_threads=1)
+    with running(spec) as one:
+        yield one
+
+
+async def measured(adapter: Adapter, prompt: Any, max_tokens: int = 8) -> RequestTrace:
+    path, body = adapter.request_body(prompt, max_tokens=max_tokens)
+    trace, failure = await adapter.server.generate(path, body, limit_s=30.0)
+    assert failure is None
+    return trace
+
+
+def prompt_of(adapter: Adapter, num_words: int = 200) -> str:
+    """A prompt that begins like no other."""
+    return f"{adapter.probe_prompt()} " + " ".join(f"word{index}" for index in range(num_words))
+
+
+class TestServer:
+    """A server in another process."""
+
+    @pytest.fixture
+    def talk(self, tools: Any, server: EmbeddedServer) -> Callable[..., Any]:
+        def with_adapter(use: Callable[[Adapter], Awaitable[Any]], **options: Any) -> Any:
+            async def work() -> Any:
+                async with Client(endpoint(server.url)) as client:
+                    adapter = await detect(client, **options)
+                    await adapter.settle(limit_s=30.0)
+                    return await use(adapter)
+
+            return tools.run(work())
+
+        return with_adapter
+
+    def test_what_it_is_and_can_tell(self, talk: Callable[..., Any]) -> None:
+        async def use(adapter: Adapter) -> Capabilities:
+            assert await adapter.health() is None
+            return adapter.capabilities
+
+        found = talk(use)
+        assert (found.engine, found.detected_by, found.model) == ("deepdraft", "GET /server_info", "tiny-random")
+        assert found.version is not None
+        assert (found.max_context_len, found.kv_pool_tokens, found.num_slots) == (4_096, 8_192, 2)
+        assert found.page_size is not None and found.kv_pool_tokens % found.page_size == 0
+        assert found.endpoints == ("chat", "completions")
+        assert (found.prefix_cache, found.cold_means) == ("yes", ("flush",))
+        assert (found.reports_cached_tokens, found.continuous_usage, found.token_id_prompts) == ("yes",) * 3
+        assert (found.ignores_eos, found.tokenizes, found.has_counters) == ("yes",) * 3
+        assert (found.speculation, found.reports_acceptance) == ("no", "no")
+        assert found.doubts == ()
+        assert found.settings["attention_backend"]
+
+    def test_answers_are_as_long_as_asked_and_every_event_tells_its_tokens(self, talk: Callable[..., Any]) -> None:
+        async def use(adapter: Adapter) -> list[RequestTrace]:
+            traces = []
+            for route in adapter.capabilities.endpoints:
+                adapter.use(route)
+                traces.append(await measured(adapter, prompt_of(adapter), max_tokens=25))
+            return traces
+
+        for trace in talk(use):
+            assert trace.usage.completion_tokens == 25
+            assert trace.events.num_tokens_source == "continuous usage"
+            assert sum(trace.events.num_tokens) == 25
+            assert trace.finish_reason == "length"
+            assert trace.saw_done
+
+    def test_prompts_are_counted_as_they_will_be(self, talk: Callable[..., Any]) -> None:
+        async def use(adapter: Adapter) -> list[tuple[int | None, int | None]]:
+            pairs = []
+            for route in ("chat", "completions"):
+                adapter.use(route)
+                prompt = prompt_of(adapter)
+                counted = await adapter.count_prompt(prompt)
+                trace = await measured(adapter, prompt)
+                pairs.append((counted, trace.usage.prompt_tokens if trace.usage else None))
+            return pairs
+
+        (chat, completions) = talk(use)
+        assert chat[0] == chat[1] and completions[0] == completions[1]
+        assert chat[0] > 200
+
+    def test_token_ids_are_taken_as_they_are(self, talk: Callable[..., Any]) -> None:
+        async def use(adapter: Adapter) -> tuple[list[int] | None, RequestTrace]:
+            adapter.use("completions")
+            ids = await adapter.tokenize(prompt_of(adapter))
+            return ids, await measured(adapter, ids)
+
+        ids, trace = talk(use)
+        assert trace.usage.prompt_tokens == len(ids)
+
+    def test_cached_tokens_are_always_told(self, talk: Callable[..., Any]) -> None:
+        async def use(adapter: Adapter) -> list[int | None]:
+            prompt = prompt_of(adapter)
+            counts = []
+            for flushes in (False, False, True):
+                if flushes:
+                    step = await adapter.flush()
+                    assert step is not None and step.is_done
+                usage = (await measured(adapter, prompt)).usage
+                counts.append(None if usage is None else usage.cached_tokens)
+            return counts
+
+        first, again, after_flush = talk(use)
+        assert (first, after_flush) == (0, 0)
+        assert again > 200
+
+    def test_counters_move_by_what_was_sent(self, talk: Callable[..., Any]) -> None:
+        async def use(adapter: Adapter) -> tuple[dict[str, float], list[RequestTrace]]:
+            prompt = prompt_of(adapter)
+            before = await adapter.reading(0.0)
+            traces = [await measured(adapter, prompt) for _ in range(2)]
+            after = await adapter.reading(1.0)
+            assert before is not None and after is not None
+            assert (after.num_running, after.num_waiting) == (0, 0)
+            return {name: after.counters[name] - before.counters[name] for name in after.counters}, traces
+
+        moved, traces = talk(use)
+        assert moved["num_requests"] == 2
+        assert moved["generation_tokens"] == 16
+        assert moved["prompt_tokens"] == sum(trace.usage.prompt_tokens for trace in traces)
+        assert moved["cached_tokens"] == traces[1].usage.cached_tokens
+
+    def test_a_flush_waits_for_what_runs(self, talk: Callable[..., Any]) -> None:
+        async def use(adapter: Adapter) -> Any:
+            running_one = asyncio.create_task(measured(adapter, prompt_of(adapter), max_tokens=100))
+            while (load := await adapter.reading(0.0)) is None or not load.num_running:
+                await asyncio.sleep(0.01)
+            refused = await adapter.server.try_post("/flush_cache", None)
+            step = await adapter.flush()
+            await running_one
+            return refused, step
+
+        refused, step = talk(use)
+        assert refused.status == 400
+        assert step.is_done
+
+    @pytest.mark.parametrize("max_tokens", [1, 4_000])
+    def test_a_request_beyond_the_limit_is_refused_in_its_own_words(
+        self, talk: Callable[..., Any], max_tokens: int
+    ) -> None:
+        async def use(adapter: Adapter) -> Any:
+            adapter.use("completions")
+            path, body = adapter.request_body([400] * (4_097 - max_tokens), max_tokens=max_tokens)
+            return await adapter.server.generate(path, body, limit_s=30.0)
+
+        _, failure = talk(use)
+        assert failure.http_status == 400
+        assert "4096" in failure.message.replace(",", "")
