@@ -9,6 +9,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("deepdraft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("deepdraft")
 
 # One thread of arithmetic a process, set before torch loads: tests, servers and clients share the cores, and threads
 # that spin while they wait for each other make a busy machine ten times slower.

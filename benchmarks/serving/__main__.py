@@ -137,12 +137,17 @@ def _section(race: Race, found: Sequence[Speed]) -> str:
 
 
 def _doubts(found: Sequence[Speed]) -> list[str]:
-    """Which figures a guard puts in doubt, and in how many rounds."""
+    """Which server died, which figures a guard puts in doubt, and in how many rounds."""
+    died = [
+        f"- {speed.context_len:,}, {speed.contender}: the server died in the prefill"
+        for speed in found
+        if speed.is_lost
+    ]
     counts = collections.Counter(
         (speed.context_len, speed.contender, name) for speed in found for name in speed.violated
     )
     rounds = collections.Counter((speed.context_len, speed.contender) for speed in found)
-    return [
+    return died + [
         f"- {context_len:,}, {contender}: {name} was violated in {count} of {rounds[context_len, contender]} rounds"
         for (context_len, contender, name), count in counts.items()
     ]

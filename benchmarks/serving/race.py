@@ -16,6 +16,7 @@ from pathlib import Path
 from deepdraft.bench.progress import Progress
 from deepdraft.bench.sweep import sweep
 from deepdraft.embedded import EmbeddedSpec, running
+from deepdraft.errors import ServerLost
 from deepdraft.guards import guards_of
 from deepdraft.metrics import points_of
 from deepdraft.records import Run, SweepSpec
@@ -55,6 +56,8 @@ class Speed:
     decode_tok_s: float | None
     violated: tuple[str, ...] = ()
     """Guards that put the figures in doubt."""
+    is_lost: bool = False
+    """The server died at this length; it takes no further part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,11 @@ def speeds(race: Race, pace: Pace, folder: Path, say: Callable[[str], None]) -> 
         track = _Track(race, pace, folder, urls, say)
         for each in race.contenders:
             track.measured(each, min(lens), "warmup")
-        return [speed for length in lens for speed in _rounds(track, race.contenders, length)]
+        found: list[Speed] = []
+        for length in lens:
+            lost = {speed.contender for speed in found if speed.is_lost}
+            found += _rounds(track, [each for each in race.contenders if each.name not in lost], length)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +140,32 @@ def _rounds(track: _Track, contenders: Sequence[Contender], context_len: int) ->
     found: list[Speed] = []
     began = time.monotonic()
     for round_index in range(MAX_ROUNDS):
+        lost = {speed.contender for speed in found if speed.is_lost}
         order = contenders if round_index % 2 == 0 else contenders[::-1]
         for each in order:
-            run = track.measured(each, context_len, f"round{round_index}")
-            found.append(_speed(each.name, context_len, round_index, run))
-            track.say(_told(found[-1]))
+            if each.name not in lost:
+                found.append(_round(track, each, context_len, round_index))
+                track.say(_told(found[-1]))
         round_s = (time.monotonic() - began) / (round_index + 1)
         if round_s * (round_index + 2) > track.pace.point_limit_s:
             break
     return found
+
+
+def _round(track: _Track, contender: Contender, context_len: int, round_index: int) -> Speed:
+    try:
+        run = track.measured(contender, context_len, f"round{round_index}")
+    except ServerLost as lost:
+        track.say(f"{contender.name}: {lost.message}")
+        return Speed(
+            contender=contender.name,
+            context_len=context_len,
+            round_index=round_index,
+            prefill_tok_s=None,
+            decode_tok_s=None,
+            is_lost=True,
+        )
+    return _speed(contender.name, context_len, round_index, run)
 
 
 def _speed(contender: str, context_len: int, round_index: int, run: Run) -> Speed:

@@ -1,14 +1,11 @@
-"""The repository's root on the path, so that `training` imports; a word of why where its libraries are missing."""
+"""A word of why where the libraries that training needs are missing."""
 
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 _NEEDED = ("torch", "transformers", "tokenizers", "safetensors")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]

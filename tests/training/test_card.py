@@ -30,7 +30,10 @@ MEASURED: dict[str, Any] = {
     },
     "weights": {"num_params": 6_359_424, "num_active_params": 2_489_344, "file_bytes": 12_756_208},
     "losses": {"code": LOSS, "prose": LOSS},
-    "by_position": [{"from": 0, "to": 32_768, "nats_per_token": 2.75, "num_tokens": 32_768}],
+    "by_position": [
+        {"from": 0, "to": 4096, "nats_per_token": 2.25, "short_nats_per_token": 2.5, "num_tokens": 4096},
+        {"from": 4096, "to": 32_768, "nats_per_token": 2.75, "short_nats_per_token": 2.5, "num_tokens": 28_672},
+    ],
     "functions": {
         "num_functions": 4,
         "max_new_tokens": MAX_NEW_TOKENS,
@@ -59,7 +62,8 @@ def test_front_matter_comes_first() -> None:
         "(8.0 passes over the text)",
         "10 minutes on one core",
         "| **this model** | 2.500 | 1.250 |",
-        "| 0 to 32,768 | 2.750 | 32,768 |",
+        "| 4,096 to 32,768 | 2.750 | 2.500 | 28,672 |",
+        "helps up to position 4,096 and hurts beyond; past 32,768",
         "at most 1.75",
         "at least 0.50",
         "<|begin|># a.py\n⟦x = `1`\n```⟧",

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 from training.embedded.baseline import BigramModel, compressed_bits_per_byte
-from training.embedded.evaluate import HeldOutLoss, first_block, held_out_loss, is_python, loss_by_position
+from training.embedded.evaluate import HeldOutLoss, first_block, has_body, held_out_loss, is_python, loss_by_position
 from training.embedded.model import training_model
 
 TINY: dict[str, Any] = {
@@ -69,6 +69,20 @@ def test_compressor_gains_from_what_it_knows() -> None:
 )
 def test_is_python(text: str, verdict: bool) -> None:
     assert is_python(text) is verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        ('def f():\n    """Say."""\n    return 1\n', True),
+        ("def f():\n    return 1\n", True),
+        ('def f():\n    """Say."""\n', False),
+        ('def f():\n    """Say."""\n    return (\n', False),
+        ("x = 1\n", False),
+    ],
+)
+def test_has_body(code: str, verdict: bool) -> None:
+    assert has_body(code) is verdict
 
 
 def test_first_block_ends_where_indentation_ends() -> None:

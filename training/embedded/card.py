@@ -25,9 +25,11 @@ from training.embedded.evaluate import (
     chat_prompt,
     continuation,
     first_block,
+    has_body,
     held_out_loss,
     is_python,
     loss_by_position,
+    token_losses,
 )
 from training.embedded.model import routers, use_training_loops
 from training.embedded.recipe import BEGIN, SEED
@@ -42,7 +44,7 @@ NUM_FUNCTIONS = 40
 MAX_NEW_TOKENS = 256
 SAMPLE_PROMPTS = (
     f"{BEGIN}# stack.py\n",
-    f'{BEGIN}# words.py\n"""Count words."""\n\nimport re\n\ndef count_words(text):\n',
+    f'{BEGIN}# words.py\n"""Count words."""\n\nimport re\n\ndef count_words(text):',
 )
 SAMPLE_REQUEST = "Write the function read_lines. Return the lines of a file."
 
@@ -158,13 +160,27 @@ def _losses(
 
 def _losses_by_position(model_folder: Path, tokens: torch.Tensor) -> list[dict[str, float]]:
     model = _loaded(model_folder)
+    short = token_losses(model, tokens, SEQUENCE_LEN)
     # transformers' own attention keeps all scores of a layer: 17 GB at this length. The blocks of training do not.
     use_training_loops(model)
     spans = loss_by_position(model, tokens, LONG_LEN, POSITION_BOUNDS)
     return [
-        {"from": lower, "to": upper, "nats_per_token": loss.nats_per_token, "num_tokens": loss.num_tokens}
+        {
+            "from": lower,
+            "to": upper,
+            "nats_per_token": loss.nats_per_token,
+            "short_nats_per_token": _mean_between(short, lower, upper),
+            "num_tokens": loss.num_tokens,
+        }
         for (lower, upper), loss in spans.items()
     ]
+
+
+def _mean_between(short: list[torch.Tensor], lower: int, upper: int) -> float:
+    """Mean of losses taken in short sequences, over the tokens that stand at [lower, upper) of the long ones."""
+    flat = torch.cat(short)
+    rows = flat[: len(flat) // LONG_LEN * LONG_LEN].view(-1, LONG_LEN)
+    return rows[:, lower:upper].mean().item()
 
 
 def _functions(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: Split) -> dict[str, Any]:
@@ -172,14 +188,16 @@ def _functions(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split
     functions = [function for document in split.held_out for function in documented_functions(document)]
     chosen = functions[:: max(1, len(functions) // NUM_FUNCTIONS)][:NUM_FUNCTIONS]
     answers = [_continued(model, tokenizer, chat_prompt(function.request)) for function in chosen]
-    bodies = [_continued(model, tokenizer, f"{BEGIN}{function.header}") for function in chosen]
-    blocks = [first_block(function.header + body.text) for function, body in zip(chosen, bodies, strict=True)]
+    # A line break and the next line's indentation are one token: a prompt must end before the break.
+    headers = [function.header.rstrip("\n") for function in chosen]
+    bodies = [_continued(model, tokenizer, BEGIN + header) for header in headers]
+    blocks = [first_block(header + body.text) for header, body in zip(headers, bodies, strict=True)]
     return {
         "num_functions": len(chosen),
         "max_new_tokens": MAX_NEW_TOKENS,
         "answers_ended_frac": sum(answer.is_ended for answer in answers) / len(answers),
         "answers_python_frac": sum(is_python(answer.text) for answer in answers) / len(answers),
-        "bodies_python_frac": sum(is_python(block) for block in blocks) / len(blocks),
+        "bodies_python_frac": sum(has_body(block) for block in blocks) / len(blocks),
     }
 
 

@@ -146,9 +146,11 @@ the idlest at least {idlest:.2f} of its layer's mean.
 def _positions(measured: Mapping[str, Any]) -> str:
     spans = measured["by_position"]
     rows = "\n".join(
-        f"| {span['from']:,} to {span['to']:,} | {span['nats_per_token']:.3f} | {span['num_tokens']:,} |"
+        f"| {span['from']:,} to {span['to']:,} | {span['nats_per_token']:.3f} | {span['short_nats_per_token']:.3f} "
+        f"| {span['num_tokens']:,} |"
         for span in spans
     )
+    helped_to = max(span["to"] for span in spans if span["nats_per_token"] <= span["short_nats_per_token"] + 1e-4)
     return f"""
 ## Positions
 
@@ -156,11 +158,12 @@ Trained at up to 4,096 tokens; YaRN (factor {YARN_FACTOR:g} over {ORIGINAL_POSIT
 {int(ORIGINAL_POSITIONS * YARN_FACTOR):,}, so that long-context serving can be exercised. Long range understanding is
 not claimed. Loss by position in sequences of {spans[-1]["to"]:,} tokens of held-out code laid end to end:
 
-| positions | nats a token | tokens |
-|---|---|---|
+| positions | nats a token | the same tokens in sequences of 1,024 | tokens |
+|---|---|---|---|
 {rows}
 
-Each row is other text, so neighbouring rows differ by the text too. Beyond {spans[-1]["to"]:,} nothing was measured.
+Rows are other text each, so compare along a row: where the first number is the larger, the longer context hurts.
+Here it helps up to position {helped_to:,} and hurts beyond; past {spans[-1]["to"]:,} nothing was measured.
 """
 
 
@@ -176,7 +179,7 @@ at most {functions["max_new_tokens"]} tokens:
 |---|---|
 | asked in a chat: the whole answer parses | {functions["answers_python_frac"]:.0%} |
 | asked in a chat: the answer ends by itself | {functions["answers_ended_frac"]:.0%} |
-| given header and docstring: the function parses | {functions["bodies_python_frac"]:.0%} |
+| given header and docstring: a body follows, and the function parses | {functions["bodies_python_frac"]:.0%} |
 """
 
 
@@ -196,7 +199,8 @@ def _reproducing() -> str:
 ## Use and licence
 
 `AutoModelForCausalLM.from_pretrained` loads the folder; so does any engine that reads DeepSeek-V3 checkpoints. Put
-`<|begin|>` in front of a document; `encode` adds nothing by itself. Chats: `<|user|>` question `<|assistant|>` answer
+`<|begin|>` in front of a document; `encode` adds nothing by itself. End a prompt of code before a line break, not
+after it: the break and the next line's indentation are one token. Chats: `<|user|>` question `<|assistant|>` answer
 `<|end|>`, as the chat template renders them. `<|mask|>` and `<|reserved_0|>` to `<|reserved_9|>` were never trained.
 
 Weights and card: Apache-2.0. To make it again: `python -m training.embedded.train --out RUN`, then

@@ -111,6 +111,17 @@ def is_python(text: str) -> bool:
     return bool(text.strip())
 
 
+def has_body(code: str) -> bool:
+    """Whether `code` parses as a function that does something after its docstring."""
+    if not is_python(code):
+        return False
+    (function, *_) = ast.parse(code).body
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    num_docstrings = 0 if ast.get_docstring(function) is None else 1
+    return len(function.body) > num_docstrings
+
+
 def first_block(code: str) -> str:
     """The first function or class of `code` with its body: everything before the next line that is not indented.
 
