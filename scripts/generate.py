@@ -1,4 +1,4 @@
-"""Writes the generated parts of the reference (JSON Schema, command line); --check only compares."""
+"""Writes the generated parts of the reference (JSON Schema, command line, findings); --check only compares."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def pages() -> dict[str, str]:
     os.environ["COLUMNS"] = "100"
     os.environ["NO_COLOR"] = "1"
     from deepdraft.cli.main import parser
+    from deepdraft.diagnosis.reference import findings_page
     from deepdraft.records.schema import results_schema_text
 
     top = parser()
@@ -23,7 +24,7 @@ def pages() -> dict[str, str]:
     commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
     for name, command in commands.choices.items():
         parts += [f"## deepdraft {name}", "", "```", command.format_help().rstrip(), "```", ""]
-    return {"results.schema.json": results_schema_text(), "cli.md": "\n".join(parts)}
+    return {"results.schema.json": results_schema_text(), "cli.md": "\n".join(parts), "findings.md": findings_page()}
 
 
 def main() -> int:

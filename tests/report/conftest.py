@@ -1,6 +1,6 @@
-"""Makes the builders of traces and runs importable for the tests of this room."""
+"""Makes the builders of traces, runs and reports importable for the tests of this room."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "metrics"))
+sys.path[:0] = [str(Path(__file__).parents[1] / "metrics"), str(Path(__file__).parent)]

@@ -31,6 +31,8 @@ class Progress:
     plain_tick_s: float = _PLAIN_TICK_S
     """Seconds between two lines about the same trial where the stream is no terminal."""
     num_done: int = 0
+    label: str = ""
+    """Begins every line, where several sweeps speak: `A: `."""
     hidden: Callable[[str], str] = str
     """Takes out of a text what must not be said."""
     _last_tick_at: float = 0.0
@@ -42,7 +44,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays."""
         self._clear()
-        self._write(f"{text}\n")
+        self._write(f"{self.label}{text}\n")
 
     def begin(self, doing: str, remaining_s: float | None, state: str = "waiting for the first token") -> None:
         """Something new begins; remaining_s is the estimate for the rest of the sweep, this included."""
@@ -56,7 +58,7 @@ class Progress:
         if self.stream is None or now - self._last_tick_at < (_TICK_S if self._is_terminal else self.plain_tick_s):
             return
         self._last_tick_at = now
-        text = f"{self.count}{self._doing}: {state}, {now - self._doing_since:.0f} s{self._left()}"
+        text = f"{self.label}{self.count}{self._doing}: {state}, {now - self._doing_since:.0f} s{self._left()}"
         if self._is_terminal:
             self._clear()
             text = text[: shutil.get_terminal_size().columns - 1]  # a line that wraps can't be rewritten

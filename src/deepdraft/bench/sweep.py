@@ -26,6 +26,7 @@ from deepdraft.bench.prompt import PromptMaker
 from deepdraft.bench.secret import Secrets
 from deepdraft.bench.session import Recorder, Session
 from deepdraft.bench.trial import run_trial
+from deepdraft.bench.turns import Turn, own_turn
 from deepdraft.bench.who_counts import TextTokenizer, output_tokenizer, prompt_maker
 from deepdraft.errors import (
     DeepdraftError,
@@ -80,12 +81,14 @@ async def sweep(
     tls: TlsOptions,
     progress: Progress,
     command_line: tuple[str, ...],
+    turn: Turn = own_turn,
 ) -> Outcome:
     """Measure the server at `url` as the spec says and write results to `path`.
 
     Faults don't raise: they are the outcome's problem, beside what was measured before them. Cancelling the task
     that runs it ends the sweep in order: everything measured is kept, and the outcome says that it was interrupted.
     The file is begun once the server is known and its tokens can be counted, so that a mistyped flag leaves none.
+    turn: entered around each trial, and around finding out what the server is, for sweeps that take turns.
     """
     hidden = Secrets(headers, admin_headers)
     progress.hidden = hidden.hidden
@@ -96,8 +99,9 @@ async def sweep(
         if not is_resumed:
             _refuse_path(path)
         client = Client(endpoint(url), tls=tls, headers=headers)
-        adapter = await _adapter(client, spec, admin_headers, progress)
-        counting = await _counting(spec, adapter, progress)
+        async with turn(None):
+            adapter = await _adapter(client, spec, admin_headers, progress)
+            counting = await _counting(spec, adapter, progress)
         recorder = _recorder(spec, adapter, path, is_resumed, command_line, hidden)
         session = Session(
             spec=spec,
@@ -111,7 +115,7 @@ async def sweep(
         if is_resumed:
             _note_resumption(session, url)
         _note_calibration(session, counting.calibration)
-        await _measure(session)
+        await _measure(session, turn)
         recorder.keep(End(at_s=recorder.now_s(), outcome="complete"))
     except asyncio.CancelledError:
         problem = Interrupted("interrupted before anything was measured")
@@ -280,7 +284,7 @@ def _note_calibration(session: Session, calibration: Calibration) -> None:
 # --- the trials
 
 
-async def _measure(session: Session) -> None:
+async def _measure(session: Session, turn: Turn) -> None:
     progress, recorder, adapter = session.progress, session.recorder, session.adapter
     earlier = recorder.run()
     refused: set[PointKey] = set()
@@ -300,7 +304,8 @@ async def _measure(session: Session) -> None:
         progress.num_trials, progress.num_done = len(trials), len(trials) - len(pending)
         planned = pending[0]
         try:
-            await _run_planned(session, planned, pending, took)
+            async with turn(planned):
+                await _run_planned(session, planned, pending, took)
         except PointRefused as reason:
             refusal = Refusal(context_len=planned.context_len, concurrency=planned.concurrency, reason=str(reason))
             _keep_refusal(session, refusal, refused)

@@ -10,6 +10,7 @@ Exit codes (also in docs/reference/exit_codes.md):
     5    a results file can't be read or written (a full disk, a foreign or newer file)
     6    with --strict: a guard was violated
     7    selftest: a target was missed
+    8    compare --gate: a regression beyond the limit, which the data support
     130  interrupted; what was measured is kept, go on with --resume
 """
 
@@ -26,6 +27,7 @@ from deepdraft.version import VERSION
 
 EXIT_GUARD_VIOLATED = 6
 EXIT_TARGET_MISSED = 7
+EXIT_REGRESSION = 8
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -61,7 +63,18 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> Parser:
     """The whole command line."""
-    from deepdraft.cli import selftest, serve, servers, show, simulate, sweep
+    from deepdraft.cli import (
+        compare,
+        explain,
+        import_results,
+        report,
+        selftest,
+        serve,
+        servers,
+        show,
+        simulate,
+        sweep,
+    )
 
     top = Parser(
         prog="deepdraft",
@@ -70,7 +83,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"deepdraft {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (sweep, show, servers, serve, simulate, selftest):
+    for module in (sweep, show, import_results, explain, compare, report, servers, serve, simulate, selftest):
         module.add_command(commands)
     return top
 

@@ -22,11 +22,15 @@ _COUNTS = (
 )
 
 
-def results_csv(run: Run) -> str:
-    """The points as CSV (RFC 4180, LF line ends), with a head line even when there are no points."""
-    points = points_of(run)
-    rows = [_row(run, point, point_doubts(run, point, points)) for point in points]
-    names = list(rows[0]) if rows else [*_HEAD, "context_len", "asked_context_len", "concurrency"]
+def results_csv(*runs: Run) -> str:
+    """The points of every run as CSV (RFC 4180, LF line ends), with a head line even when there are no points."""
+    rows = [
+        _row(run, point, point_doubts(run, point, points))
+        for run, points in ((run, points_of(run)) for run in runs)
+        for point in points
+    ]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = names or [*_HEAD, "context_len", "asked_context_len", "concurrency"]
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
     writer.writeheader()

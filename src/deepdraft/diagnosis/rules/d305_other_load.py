@@ -1,0 +1,35 @@
+"""Other requests on the server meanwhile.
+
+What it sees: the background_load guard's verdict at each point.
+Why it matters: another user's prefill in the middle of a decode doubles its step time.
+Evidence needed: the server's counters or load.
+Remedy: measure it alone.
+When it is wrong: health checks that count as requests.
+"""
+
+from __future__ import annotations
+
+from deepdraft.diagnosis.case import Case
+from deepdraft.diagnosis.finding import Finding
+from deepdraft.diagnosis.guarded import as_evidence, places, violations
+
+CODE = "D305"
+NAME = "other_load"
+_GUARD = "background_load"
+
+
+def find(case: Case) -> tuple[Finding, ...]:
+    """One finding for the run."""
+    found = violations(case, _GUARD)
+    if not found:
+        return ()
+    return (
+        Finding(
+            code=CODE,
+            name=NAME,
+            severity="warning",
+            summary=f"Others used the server at {places(found)}: {found[0][1]}.",
+            evidence=as_evidence(_GUARD, found),
+            remedy="Measure again while nobody else uses the server.",
+        ),
+    )
