@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("deepdraft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is, not whether the code is right. The same examples every time,
+# so that what passed once passes again; `HYPOTHESIS_RANDOM=1 scripts/test` looks for others.
+settings.register_profile(
+    "deepdraft",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not os.environ.get("HYPOTHESIS_RANDOM"),
+)
 settings.load_profile("deepdraft")
 
 # One thread of arithmetic a process, set before torch loads: tests, servers and clients share the cores, and threads

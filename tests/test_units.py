@@ -56,3 +56,8 @@ def test_token_texts_are_short_and_close(num_tokens: int) -> None:
     text = tokens_text(num_tokens)
     assert len(text) <= 5
     assert token_count(text) == pytest.approx(num_tokens, rel=0.06)
+
+
+@pytest.mark.parametrize(("text", "num_tokens"), [("4.1M", 4_100_000), ("1.1k", 1_100), ("0.29M", 290_000)])
+def test_decimal_fractions_that_binary_cannot_hold_are_whole_tokens(text: str, num_tokens: int) -> None:
+    assert token_count(text) == num_tokens

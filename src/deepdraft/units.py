@@ -24,7 +24,7 @@ def token_count(text: str) -> int:
             f"not a number of tokens: {text!r}",
             hint="write 1400, 1.4k, 128k (1k = 1,000) or 32Ki (1Ki = 1,024)",
         )
-    value = float(match[1]) * _FACTOR[(match[2] or "").lower()]
+    value = round(float(match[1]) * _FACTOR[(match[2] or "").lower()], 3)  # 4.1 x 1e6 is not quite whole in binary
     if value < 1 or value != int(value):
         raise UsageError(f"not a whole, positive number of tokens: {text!r}")
     return int(value)

@@ -167,13 +167,17 @@ def _curvature(places: Sequence[Observed], fit: WeightedFit) -> tuple[Literal["y
     interval, law = fit.coefficient(2).interval, fit.at(longest).value
     if interval is None:
         return "cannot tell", "without repeats or rounding, four points can't tell the quadratic term from chance"
-    share = shares_of(fit, longest).quadratic.value
+    share = shares_of(fit, longest).quadratic
     low, high = (end * longest**2 / law for end in (interval.low, interval.high))
-    between = f"{max(low, 0):.0%} to {min(high, 1):.0%} of the whole at {longest:,.0f}"
-    if low > 0 and share >= _NEGLIGIBLE_SHARE:
-        return "yes", f"the quadratic term's interval excludes zero: {between}"
+    if low > 0 and share.value >= _NEGLIGIBLE_SHARE:
+        within = share.interval
+        between = "" if within is None else f" [{within.low:.0%} - {within.high:.0%}]"
+        return "yes", (
+            f"the quadratic term's interval excludes zero; its share at {longest:,.0f} is {share.value:.0%}{between}"
+        )
     if high < _NEGLIGIBLE_SHARE:
         return "no", f"the quadratic term is at most {max(high, 0):.0%} of the whole at {longest:,.0f}"
+    between = f"{max(low, 0):.0%} to {min(high, 1):.0%} of the whole at {longest:,.0f}"
     return "cannot tell", f"the quadratic term may be {between}; a longer point or more repeats would tell"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deepdraft.bench.fitting.frame import Ask, Cut, Frame, check_room, cut_to_count, fact_index, take, with_fact
@@ -47,6 +47,7 @@ def test_a_cut_keeps_its_fact(pieces: list[str], length_chars: int, fact_after_c
     assert body.replace("<fact>", "") == "".join(pieces)[:length_chars]
 
 
+@example(9, 47, 0, 0.5)
 @given(st.integers(1, 9), st.integers(0, 3_000), st.integers(0, 10_000), st.floats(0.5, 12))
 def test_a_cut_finds_the_count_of_any_steady_counter(
     chars_per_token: int, want_len: int, start_chars: int, slope: float

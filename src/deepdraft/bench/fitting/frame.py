@@ -200,6 +200,8 @@ async def cut_to_count(
         total_len = await count_at(at)
         if abs(total_len - before_len) >= _SLOPE_SPAN_LEN:
             chars_per_token = (at - before_at) / (total_len - before_len)
+        elif 2 * (want_len - total_len) * (want_len - before_len) > (want_len - before_len) ** 2:
+            chars_per_token *= 2  # less than half the way, on tokens too few to read the slope from
         if abs(total_len - want_len) < abs(best_len - want_len):
             best_at, best_len = at, total_len
     return best_at, best_len
