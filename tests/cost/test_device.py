@@ -30,6 +30,8 @@ def test_a_device_by_its_figures():
     made = device("bandwidth=1.8TB/s, flops=500TFLOP/s,memory=96GB")
     assert (made.bandwidth_bytes_s, made.flops, made.memory_bytes) == (1.8e12, 500e12, 96e9)
     assert device("bandwidth=900e9").bandwidth_bytes_s == 900e9
+    assert device("bandwidth=900GB/s,memory=95.5GiB").memory_bytes == 95.5 * 2**30
+    assert device("bandwidth=900GB/s,memory=97887MiB").memory_bytes == 97_887 * 2**20
     assert device("bandwidth=900GB/s").flops is None
 
 
@@ -63,3 +65,11 @@ def test_the_catalogue_is_sane(each):
     assert each.flops is not None and 5e13 < each.flops < 5e15
     assert each.memory_bytes is not None and 2e10 < each.memory_bytes < 3e11
     assert all(attained.bytes_s < each.bandwidth_bytes_s for attained in each.attained)
+
+
+@pytest.mark.parametrize(
+    ("name", "mib"), [("RTX PRO 6000", 97_887), ("H100", 81_559), ("H200", 143_771), ("A100 80GB", 81_920)]
+)
+def test_memory_is_what_the_driver_tells(name, mib):
+    """A card of 96 GB has neither 96 x 10^9 bytes nor 96 GiB."""
+    assert device(name).memory_bytes == mib * 2**20

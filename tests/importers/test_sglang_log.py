@@ -74,3 +74,19 @@ def test_ranks_are_not_added_up(imported: Callable[[str], Run], from_text: Calla
     memory = run.header.capabilities.settings["memory"]
     alone = imported(SPEC).header.capabilities.settings["memory"]
     assert memory == alone | {"reserve_bytes": round(5.05 * GIB)}
+
+
+def test_a_drafters_start_does_not_hide_the_targets(from_text: Callable[[str], Run]) -> None:
+    """0.5.12 loads the drafter, and makes its pool, after the target's pool was made."""
+    memory = from_text(
+        "[2026-11-20 10:00:30 TP0] Load weight begin. avail mem=93.73 GB\n"
+        "[2026-11-20 10:06:10 TP0] Load weight end. elapsed=9 s, type=Big, avail mem=21.33 GB, mem usage=72.40 GB.\n"
+        "[2026-11-20 10:06:11 TP0] KV Cache is allocated. #tokens: 100, KV size: 14.30 GB\n"
+        "[2026-11-20 10:06:12 TP0] Load weight begin. avail mem=6.95 GB\n"
+        "[2026-11-20 10:06:30 TP0] Load weight end. elapsed=18 s, type=Draft, avail mem=5.64 GB, mem usage=1.31 GB.\n"
+        "[2026-11-20 10:06:31 TP0] KV Cache is allocated. #tokens: 100, K size: 0.31 GB, V size: 0.31 GB\n"
+    ).header.capabilities.settings["memory"]
+    assert memory["available_before_weights_bytes"] == pytest.approx(93.73 * GIB)
+    assert memory["available_after_weights_bytes"] == pytest.approx(21.33 * GIB)
+    assert memory["weight_bytes"] == pytest.approx(72.40 * GIB)
+    assert memory["kv_cache_bytes"] == pytest.approx(14.92 * GIB)

@@ -3,7 +3,7 @@
 Exit codes (also in docs/reference/exit_codes.md):
 
     0    done
-    1    done, but requests failed or points were refused; what was measured is kept
+    1    done, but requests failed or points were refused; what was measured is kept; plan --check: the server differs
     2    the command line can't be used
     3    the server can't be used: wrong URL, nothing there, no access, not an inference API
     4    the server was lost during the sweep; what was measured is kept, go on with --resume
@@ -67,6 +67,7 @@ def parser() -> Parser:
         compare,
         explain,
         import_results,
+        plan,
         report,
         selftest,
         serve,
@@ -74,6 +75,7 @@ def parser() -> Parser:
         show,
         simulate,
         sweep,
+        train_drafter,
     )
 
     top = Parser(
@@ -83,7 +85,9 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"deepdraft {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (sweep, show, import_results, explain, compare, report, servers, serve, simulate, selftest):
+    for module in (
+        sweep, show, import_results, explain, compare, plan, report, servers, serve, train_drafter, simulate, selftest,
+    ):  # fmt: skip
         module.add_command(commands)
     return top
 

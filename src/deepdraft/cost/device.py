@@ -30,6 +30,11 @@ class Device:
     flops: float | None = None
     """Dense bf16 floating-point operations a second."""
     memory_bytes: float | None = None
+    """All of it as the driver tells, which is not the round figure on the box."""
+    num_multiprocessors: int | None = None
+    """Streaming multiprocessors; compute units of AMD's."""
+    has_fast_link: bool = False
+    """Whether the devices of a server are joined by NVLink or Infinity Fabric, not by PCIe alone."""
     attained: tuple[Attained, ...] = ()
     """By growing context length."""
     unsplit_bytes_s: float | None = None
@@ -63,13 +68,15 @@ def _attained(bandwidth_bytes_s: float, *fracs: float) -> tuple[Attained, ...]:
 
 
 _GB = 1e9
+_MIB = 2**20
 _TB = 1e12
 DEVICES = (
     Device(
         name="RTX PRO 6000 Blackwell",
         bandwidth_bytes_s=1.792 * _TB,
         flops=503.8e12,
-        memory_bytes=96 * _GB,
+        memory_bytes=97_887 * _MIB,
+        num_multiprocessors=188,
         attained=_attained(1.792 * _TB, 0.23, 0.39, 0.38),
         unsplit_bytes_s=13.5 * _GB,
         prefill_attention_flops=30e12,
@@ -79,36 +86,85 @@ DEVICES = (
         name="H100",
         bandwidth_bytes_s=3.35 * _TB,
         flops=989e12,
-        memory_bytes=80 * _GB,
+        memory_bytes=81_559 * _MIB,
+        num_multiprocessors=132,
+        has_fast_link=True,
         attained=_attained(3.35 * _TB, 0.32, 0.41, 0.52),
     ),
     Device(
         name="H200",
         bandwidth_bytes_s=4.8 * _TB,
         flops=989e12,
-        memory_bytes=141 * _GB,
+        memory_bytes=143_771 * _MIB,
+        num_multiprocessors=132,
+        has_fast_link=True,
         attained=_attained(4.8 * _TB, 0.27, 0.35, 0.49),
     ),
     Device(
         name="B200",
         bandwidth_bytes_s=8.0 * _TB,
         flops=2250e12,
-        memory_bytes=192 * _GB,
+        memory_bytes=183_359 * _MIB,
+        num_multiprocessors=148,
+        has_fast_link=True,
         attained=_attained(8.0 * _TB, 0.16, 0.27, 0.27),
     ),
-    Device(name="A100 40GB", bandwidth_bytes_s=1.555 * _TB, flops=312e12, memory_bytes=40 * _GB),
-    Device(name="A100 80GB", bandwidth_bytes_s=2.039 * _TB, flops=312e12, memory_bytes=80 * _GB),
-    Device(name="L4", bandwidth_bytes_s=300 * _GB, flops=121e12, memory_bytes=24 * _GB),
-    Device(name="L40S", bandwidth_bytes_s=864 * _GB, flops=362e12, memory_bytes=48 * _GB),
-    Device(name="RTX A6000", bandwidth_bytes_s=768 * _GB, flops=154.8e12, memory_bytes=48 * _GB),
-    Device(name="RTX 3090", bandwidth_bytes_s=936 * _GB, flops=71e12, memory_bytes=24 * _GB),
-    Device(name="RTX 4090", bandwidth_bytes_s=1.008 * _TB, flops=165e12, memory_bytes=24 * _GB),
-    Device(name="RTX 5090", bandwidth_bytes_s=1.792 * _TB, flops=209.5e12, memory_bytes=32 * _GB),
-    Device(name="MI300X", bandwidth_bytes_s=5.3 * _TB, flops=1307e12, memory_bytes=192 * _GB),
+    Device(
+        name="A100 40GB",
+        bandwidth_bytes_s=1.555 * _TB,
+        flops=312e12,
+        memory_bytes=40_960 * _MIB,
+        num_multiprocessors=108,
+        has_fast_link=True,
+    ),
+    Device(
+        name="A100 80GB",
+        bandwidth_bytes_s=2.039 * _TB,
+        flops=312e12,
+        memory_bytes=81_920 * _MIB,
+        num_multiprocessors=108,
+        has_fast_link=True,
+    ),
+    Device(name="L4", bandwidth_bytes_s=300 * _GB, flops=121e12, memory_bytes=23_034 * _MIB, num_multiprocessors=58),
+    Device(
+        name="L40S", bandwidth_bytes_s=864 * _GB, flops=362e12, memory_bytes=46_068 * _MIB, num_multiprocessors=142
+    ),
+    Device(
+        name="RTX A6000",
+        bandwidth_bytes_s=768 * _GB,
+        flops=154.8e12,
+        memory_bytes=49_140 * _MIB,
+        num_multiprocessors=84,
+    ),
+    Device(
+        name="RTX 3090", bandwidth_bytes_s=936 * _GB, flops=71e12, memory_bytes=24_576 * _MIB, num_multiprocessors=82
+    ),
+    Device(
+        name="RTX 4090",
+        bandwidth_bytes_s=1.008 * _TB,
+        flops=165e12,
+        memory_bytes=24_564 * _MIB,
+        num_multiprocessors=128,
+    ),
+    Device(
+        name="RTX 5090",
+        bandwidth_bytes_s=1.792 * _TB,
+        flops=209.5e12,
+        memory_bytes=32_607 * _MIB,
+        num_multiprocessors=170,
+    ),
+    Device(
+        name="MI300X",
+        bandwidth_bytes_s=5.3 * _TB,
+        flops=1307e12,
+        memory_bytes=196_592 * _MIB,
+        num_multiprocessors=304,
+        has_fast_link=True,
+    ),
 )
 
-_FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
-_AMOUNT = re.compile(r"^(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgtp]?)(b|b/s|flops|flop/s)?$", re.IGNORECASE)
+_FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "mi": 2.0**20, "gi": 2.0**30}
+_AMOUNT = re.compile(r"^(\d+(?:\.\d+)?(?:e\d+)?)\s*([mg]i|[kmgtp]?)(b|b/s|flops|flop/s)?$", re.IGNORECASE)
 _HINT = "name one of: {names}; or give bandwidth=1.8TB/s,flops=500TFLOP/s,memory=96GB"
 
 

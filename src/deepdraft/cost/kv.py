@@ -1,8 +1,7 @@
-"""Bytes of KV cache per token, and a pool's tokens from its bytes and back: the one formula. The engine allocates by
-it, so what is predicted is what is used.
+"""Bytes of KV cache per token for the two plain families of attention, and a pool's tokens from its bytes and back.
+The engine allocates by it, so what is predicted is what is used.
 
-One function per family of attention, each for one rank of a tensor-parallel group. A model of several families, or a
-target with its drafter, costs the sum:
+Each is for one rank of a tensor-parallel group. A target with its drafter costs the sum:
 
     target  = latent_kv_bytes_per_token(num_layers=61, kv_lora_rank=512, qk_rope_head_dim=64, element_bytes=2)
     drafter = gqa_kv_bytes_per_token(
@@ -10,12 +9,14 @@ target with its drafter, costs the sum:
     )
     pool_tokens(15 * 2**30, bytes_per_token=target + drafter, page_size=16)
 
-Here are only families whose cost grows by the same bytes with every token of every layer. Windows, recurrent states
-and sparse indexes have a part that is fixed per request, and belong beside these functions, not in them. How engines
-turn their own fraction of memory into pool bytes is not a formula of the cache and is left out.
+The arithmetic is `kv_family`'s, which also has windows, recurrent states, sparse indexes and packed storage types.
+How engines turn their own fraction of memory into pool bytes is not a formula of the cache and is left out.
 """
 
 from __future__ import annotations
+
+from deepdraft.cost.kv_dtype import KvDtype
+from deepdraft.cost.kv_family import Grouped, KvFormat, Latent
 
 
 def latent_kv_bytes_per_token(
@@ -29,7 +30,8 @@ def latent_kv_bytes_per_token(
     _check_positive(num_layers=num_layers, kv_lora_rank=kv_lora_rank, element_bytes=element_bytes)
     if qk_rope_head_dim < 0:
         raise ValueError(f"qk_rope_head_dim must not be negative: {qk_rope_head_dim}")
-    return num_layers * (kv_lora_rank + qk_rope_head_dim) * element_bytes
+    rows = Latent(num_layers=num_layers, kv_lora_rank=kv_lora_rank, qk_rope_head_dim=qk_rope_head_dim)
+    return rows.row_bytes(_plain(element_bytes))
 
 
 def gqa_kv_bytes_per_token(
@@ -50,8 +52,8 @@ def gqa_kv_bytes_per_token(
         element_bytes=element_bytes,
         tp_size=tp_size,
     )
-    num_rank_heads = -(-num_kv_heads // tp_size)
-    return num_layers * num_rank_heads * (key_dim + value_dim) * element_bytes
+    rows = Grouped(num_layers=num_layers, num_kv_heads=num_kv_heads, key_dim=key_dim, value_dim=value_dim)
+    return rows.row_bytes(_plain(element_bytes), tp_size)
 
 
 def num_pages(num_tokens: int, page_size: int) -> int:
@@ -77,6 +79,11 @@ def pool_bytes(num_tokens: int, *, bytes_per_token: int, page_size: int = 1) -> 
     """Bytes of the smallest pool of whole pages that holds `num_tokens`. Raises ValueError as `pool_tokens` does."""
     _check_positive(bytes_per_token=bytes_per_token)
     return num_pages(num_tokens, page_size) * page_size * bytes_per_token
+
+
+def _plain(element_bytes: int) -> KvFormat:
+    dtype = KvDtype(f"{element_bytes} bytes", 1, element_bytes)
+    return KvFormat(key=dtype, value=dtype)
 
 
 def _check_positive(**sizes: int) -> None:

@@ -7,12 +7,20 @@ refused by the field that says so: a number from the wrong formula is worse than
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from deepdraft.cost.config_field import (
+    Config,
+    dtype_name,
+    first_whole,
+    quantised_bits,
+    quantization,
+    read_config,
+    text_config,
+    whole,
+)
 from deepdraft.cost.kv import gqa_kv_bytes_per_token, latent_kv_bytes_per_token
 from deepdraft.errors import UsageError
 
@@ -30,7 +38,6 @@ _REFUSED = {
     "sparse_attention_config": "block-sparse attention",
     "block_configs": "layers that differ from each other",
 }
-_NESTED = ("text_config", "llm_config", "language_config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,34 +91,23 @@ class ModelShape:
 
 def model_shape(path: Path) -> ModelShape:
     """Read a config.json. Raises UsageError when it can't be read or its attention is of a family not known here."""
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"can't read the model's config {path}: {error}") from None
-    if not isinstance(config, dict):
-        raise UsageError(f"{path} is not a model's config.json: not a JSON object")
-    return shape_of_config(config, name=path.parent.name or path.name)
+    return shape_of_config(read_config(path), name=path.parent.name or path.name)
 
 
-def shape_of_config(config: Mapping[str, Any], name: str = "model") -> ModelShape:
+def shape_of_config(config: Config, name: str = "model") -> ModelShape:
     """The shape that a parsed config.json describes. Raises UsageError as `model_shape` does."""
-    whole = config
-    for key in _NESTED:
-        inner = config.get(key)
-        if isinstance(inner, Mapping) and "num_hidden_layers" in inner:
-            config = inner
-            break
+    outer, config = config, text_config(config)
     _refuse(config)
     is_latent = config.get("kv_lora_rank") is not None
-    hidden, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
+    hidden, heads = whole(config, "hidden_size"), whole(config, "num_attention_heads")
     experts = _first(config, ("n_routed_experts", "num_experts", "num_local_experts"), 0)
-    layers = _whole(config, "num_hidden_layers")
+    layers = whole(config, "num_hidden_layers")
     head_dim = _first(config, ("head_dim",), 0) or hidden // heads
-    key_dim = _whole(config, "qk_nope_head_dim") + _first(config, ("qk_rope_head_dim",), 0) if is_latent else head_dim
-    weight_bits = _dtype_bits(config.get("torch_dtype") or config.get("dtype") or whole.get("torch_dtype"))
-    quantised_bits = _quantised_bits(config.get("quantization_config") or whole.get("quantization_config"))
+    key_dim = whole(config, "qk_nope_head_dim") + _first(config, ("qk_rope_head_dim",), 0) if is_latent else head_dim
+    weight_bits = _dtype_bits(dtype_name(outer))
+    quantised = quantised_bits(quantization(outer))
     return ModelShape(
-        name=str(whole.get("model_type") or name),
+        name=str(outer.get("model_type") or name),
         attention="latent" if is_latent else "grouped",
         num_layers=layers,
         hidden=hidden,
@@ -129,12 +125,12 @@ def shape_of_config(config: Mapping[str, Any], name: str = "model") -> ModelShap
         num_experts_per_token=_first(config, ("num_experts_per_tok", "num_experts_per_token"), 0),
         num_shared_experts=_first(config, ("n_shared_experts",), 0),
         expert_mlp=_first(config, ("moe_intermediate_size",), 0) or _first(config, ("intermediate_size",), 0),
-        expert_bits=quantised_bits or weight_bits,
-        weight_bits=weight_bits if experts else quantised_bits or weight_bits,
+        expert_bits=quantised or weight_bits,
+        weight_bits=weight_bits if experts else quantised or weight_bits,
     )
 
 
-def _refuse(config: Mapping[str, Any]) -> None:
+def _refuse(config: Config) -> None:
     for field, what in _REFUSED.items():
         if config.get(field):
             raise UsageError(f"this model has {what} ({field}), whose cost is not known here yet")
@@ -145,38 +141,10 @@ def _refuse(config: Mapping[str, Any]) -> None:
         raise UsageError("this model has window attention (sliding_window), whose cost is not known here yet")
 
 
-def _whole(config: Mapping[str, Any], field: str) -> int:
-    value = config.get(field)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"the model's config has no usable {field}: {value!r}")
-    return value
+def _first(config: Config, fields: tuple[str, ...], default: int) -> int:
+    found = first_whole(config, fields)
+    return default if found is None else found
 
 
-def _first(config: Mapping[str, Any], fields: tuple[str, ...], default: int) -> int:
-    for field in fields:
-        value = config.get(field)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-    return default
-
-
-def _dtype_bits(dtype: Any) -> float:
-    words = str(dtype or "bfloat16").removeprefix("torch.")
-    return {"float32": 32.0, "float16": 16.0, "bfloat16": 16.0}.get(words, 8.0 if "float8" in words else 16.0)
-
-
-def _quantised_bits(quantization: Any) -> float | None:
-    """Bits of the quantised weights; their scales are left out (at most a few per cent)."""
-    if not isinstance(quantization, Mapping):
-        return None
-    bits = quantization.get("bits") or quantization.get("num_bits")
-    groups = quantization.get("config_groups")
-    if bits is None and isinstance(groups, Mapping):
-        for group in groups.values():
-            weights = group.get("weights") if isinstance(group, Mapping) else None
-            bits = bits or (weights.get("num_bits") if isinstance(weights, Mapping) else None)
-    if bits is None and "fp8" in str(quantization.get("quant_method", "")):
-        bits = 8
-    if bits is None and "mxfp4" in str(quantization.get("quant_method", "")):
-        bits = 4
-    return float(bits) if isinstance(bits, int | float) and not isinstance(bits, bool) else None
+def _dtype_bits(dtype: str) -> float:
+    return {"float32": 32.0, "float16": 16.0, "bfloat16": 16.0}.get(dtype, 8.0 if "float8" in dtype else 16.0)

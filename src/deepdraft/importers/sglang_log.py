@@ -48,6 +48,9 @@ _BYTES = {
     "available_after_pool_bytes": re.compile(r"Memory pool end\. avail mem=([\d.]+) GB"),
     "reserve_bytes": re.compile(r"max_total_num_tokens=.*available_\w+_mem=([\d.]+) GB"),
 }
+_LAST = ("available_after_pool_bytes", "reserve_bytes")
+_AFTER_WEIGHTS = re.compile(r"Load weight end\..*avail mem=([\d.]+) GB")
+_POOL_MADE = re.compile(r"KV [Cc]ache is allocated|KV Cache VA upper bound|Use sliding window memory pool")
 _KV_SIZE = re.compile(
     r"KV [Cc]ache(?: is)? allocated\..*?#tokens: (\d+), (?:KV|K) size: ([\d.]+) GB(?:, V size: ([\d.]+))?"
 )
@@ -196,26 +199,39 @@ def _first_rank(log: str) -> str:
 
 def _memory(log: str) -> tuple[dict[str, int], tuple[int | None, int | None, int | None]]:
     """Bytes by our names, and (pool tokens, running requests, context limit), of the last start in the log. The log's
-    GB are GiB. Of several ranks the first one's lines count, and the smallest reserve."""
+    GB are GiB. Of several ranks the first one's lines count, and the smallest reserve.
+
+    A drafter has lines of its own, before the target's pool is made (0.5.23) or after it (0.5.12): what was free
+    before the weights is the first line's, what was free after them that of the last line before the first pool.
+    """
     log = log[max(log.rfind("server_args="), 0) :]
     reserves = _BYTES["reserve_bytes"].findall(log)
-    log = _first_rank(log)
+    log = _last_start(_first_rank(log))
     memory = {}
     for name, pattern in _BYTES.items():
         found = pattern.findall(log)
         if found:
-            memory[name] = round(float(found[-1]) * GIB)
+            memory[name] = round(float(found[-1 if name in _LAST else 0]) * GIB)
     if reserves:
         memory["reserve_bytes"] = round(min(map(float, reserves)) * GIB)
+    sized = _POOL_MADE.search(log)
+    after = _AFTER_WEIGHTS.findall(log[: sized.start()] if sized is not None else log)
+    if after:
+        memory["available_after_weights_bytes"] = round(float(after[-1]) * GIB)
     sizes = _KV_SIZE.findall(log)
     if sizes:
-        _, first, second = sizes[-1]
-        memory["kv_cache_bytes"] = round((float(first) + float(second or 0)) * GIB)
-    graphs = _GRAPH.findall(log[log.rfind("Load weight begin") :])
+        memory["kv_cache_bytes"] = round(sum(float(first) + float(second or 0) for _, first, second in sizes) * GIB)
+    graphs = _GRAPH.findall(log)
     if graphs:
         memory["graph_bytes"] = round(sum(map(float, graphs)) * GIB)
     limits = _LIMITS.findall(log)
     if limits:
         pool, num_slots, context_len = map(int, limits[-1])
         return memory, (pool, num_slots, context_len)
-    return memory, (int(sizes[-1][0]) if sizes else None, None, None)
+    return memory, (int(sizes[0][0]) if sizes else None, None, None)
+
+
+def _last_start(log: str) -> str:
+    """From the end of the start before: several starts without arguments between them may stand in one file."""
+    ends = [match.end() for match in _LIMITS.finditer(log)]
+    return log[ends[-2] :] if len(ends) > 1 else log

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from deepdraft.cost.prefill_spike import expert_buffer_bytes
 from deepdraft.diagnosis.case import Case
 from deepdraft.diagnosis.finding import Evidence, Finding
 from deepdraft.diagnosis.number import gib
@@ -79,4 +80,6 @@ def _spike_bytes(case: Case) -> float | None:
     chunk = _chunk(case)
     if case.model is None or chunk is None or not case.model.num_experts_per_token:
         return None
-    return float(chunk * case.model.num_experts_per_token * case.model.hidden * 2)
+    return float(
+        expert_buffer_bytes(chunk, num_experts_per_token=case.model.num_experts_per_token, width=case.model.hidden)
+    )
