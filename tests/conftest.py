@@ -1,4 +1,5 @@
-"""What several rooms' tests need: a tiny model of random weights that our own server can serve."""
+"""What several rooms' tests need: a tiny model of random weights that our own server can serve, and a way to take
+times on a machine that has other work."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import importlib.util
 import json
 import os
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +32,45 @@ SERVE_MODULES = ("torch", "starlette", "uvicorn", "safetensors", "tokenizers", "
 NUM_SPECIAL_TOKENS, NUM_BYTE_TOKENS = 4, 256
 VOCAB_SIZE, HIDDEN, NUM_LAYERS, NUM_QO_HEADS, NUM_KV_HEADS, HEAD_DIM, MLP = 1024, 64, 2, 4, 2, 16, 128
 MAX_POSITIONS = 32_768
+
+Measured = TypeVar("Measured")
+
+
+class LeastDisturbed(Protocol):
+    """The fixture `least_disturbed`."""
+
+    def __call__(
+        self,
+        measure: Callable[[], Measured],
+        error: Callable[[Measured], float],
+        enough: float,
+        num_attempts: int = 5,
+    ) -> Measured: ...
+
+
+@pytest.fixture(scope="session")
+def least_disturbed() -> LeastDisturbed:
+    """least_disturbed(measure, error, enough): the attempt that comes nearest to a known truth, the first that is
+    within `enough` of it.
+
+    A machine that takes the CPU away makes times longer, now and then; a fault of ours does so every time. What must
+    hold on any machine is asserted inside `measure`.
+    """
+
+    def nearest(
+        measure: Callable[[], Measured],
+        error: Callable[[Measured], float],
+        enough: float,
+        num_attempts: int = 5,
+    ) -> Measured:
+        best = measure()
+        for _ in range(num_attempts - 1):
+            if error(best) <= enough:
+                break
+            best = min(best, measure(), key=error)
+        return best
+
+    return nearest
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """Minutes of mixed load on our own server: random lengths, clients that leave, requests that are none.
 
 Each greedy answer is held, token for token, against the same prompt's answer when it was alone on a cold server. In
-the end every page must be free or cached. Ends with 1 when an answer was wrong or a page leaked.
+the end every page must be free or cached. Ends with 1 when an answer was wrong or a page leaked. A line a minute on
+standard error says how far it is and what memory the server holds.
 
     python -m benchmarks.mixed_load --minutes 30 --write benchmarks/results
     python -m benchmarks.mixed_load --minutes 0.3 --clients 8 --model FOLDER -- --kv-pool-tokens 4k
@@ -13,6 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import datetime
+import itertools
 import random
 import subprocess
 import sys
@@ -28,7 +30,7 @@ from benchmarks.peers.machine import machine
 from .client import Tally, run_client
 from .prompts import Known, known_answers
 from .result import HEALTH_P99_LIMIT_S, Result, percentile
-from .watch import Watch, figures, slope_bytes_min
+from .watch import Watch, by_minute, figures, slope_bytes_min
 from .wire import Address, ask
 
 _IDLE_LIMIT_S = 120.0
@@ -39,9 +41,9 @@ def main() -> int:
     """Run it; the table goes to standard output."""
     options, serve_flags = _options()
     command = [sys.executable, "-m", "deepdraft", "serve", "--model", options.model, "--port", "0", *serve_flags]
-    with _serving(command) as address:
+    with _serving(command) as (address, pid):
         result = asyncio.run(
-            _run(address, options, " ".join(["deepdraft serve --model", options.model, *serve_flags]))
+            _run(Watch(address, pid), options, " ".join(["deepdraft serve --model", options.model, *serve_flags]))
         )
     print(result.markdown())
     for line in result.wrong:
@@ -72,7 +74,7 @@ def _options() -> tuple[argparse.Namespace, Sequence[str]]:
 
 
 @contextlib.contextmanager
-def _serving(command: Sequence[str]) -> Iterator[Address]:
+def _serving(command: Sequence[str]) -> Iterator[tuple[Address, int]]:
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout is not None
@@ -80,13 +82,14 @@ def _serving(command: Sequence[str]) -> Iterator[Address]:
         assert line.startswith("url "), "the server did not start"
         parts = urlsplit(line.removeprefix("url ").strip())
         assert parts.hostname is not None and parts.port is not None
-        yield Address(parts.hostname, parts.port)
+        yield Address(parts.hostname, parts.port), child.pid
     finally:
         child.terminate()
         child.wait(60)
 
 
-async def _run(address: Address, options: argparse.Namespace, server: str) -> Result:
+async def _run(watch: Watch, options: argparse.Namespace, server: str) -> Result:
+    address = watch.address
     known = await known_answers(
         address,
         num_prompts=options.prompts,
@@ -94,11 +97,13 @@ async def _run(address: Address, options: argparse.Namespace, server: str) -> Re
         max_tokens=options.max_tokens,
         seed=options.seed,
     )
-    tally, watch = Tally(), Watch(address)
+    tally = Tally()
     before = figures(address)
     began_s = time.monotonic()
     with watch.watching():
+        saying = asyncio.create_task(_say_on(watch, tally))
         await _load(address, options, known, tally)
+        saying.cancel()
     duration_s = time.monotonic() - began_s
     after = await _idle_figures(address)
     num_pages = before["pages_free"] + before["pages_held"] + before["pages_cached"]
@@ -126,8 +131,18 @@ async def _run(address: Address, options: argparse.Namespace, server: str) -> Re
         num_health_checks=len(watch.health_s),
         resident_start_bytes=before["process_resident_memory_bytes"],
         resident_end_bytes=after["process_resident_memory_bytes"],
-        resident_slope_bytes_min=slope_bytes_min(watch.memory),
+        resident_slope_bytes_min=slope_bytes_min([(at_s, one.resident_bytes) for at_s, one in watch.memory]),
+        memory_by_minute=by_minute(watch.memory),
     )
+
+
+async def _say_on(watch: Watch, tally: Tally) -> None:
+    """A line a minute."""
+    for minute in itertools.count(1):
+        await asyncio.sleep(60)
+        if watch.memory:
+            counts = f"{tally.counts['completed']} completed, {len(tally.wrong)} wrong"
+            print(f"minute {minute}: {watch.memory[-1][1].text}; {counts}", file=sys.stderr, flush=True)
 
 
 async def _load(address: Address, options: argparse.Namespace, known: Sequence[Known], tally: Tally) -> None:

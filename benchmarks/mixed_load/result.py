@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .watch import Memory
+
 HEALTH_P99_LIMIT_S = 0.1
 
 
@@ -34,6 +36,7 @@ class Result:
     resident_start_bytes: float
     resident_end_bytes: float
     resident_slope_bytes_min: float
+    memory_by_minute: tuple[Memory, ...]
 
     @property
     def is_right(self) -> bool:
@@ -57,9 +60,16 @@ class Result:
             "resident memory, start to end": f"{self.resident_start_bytes / 2**20:.0f} to "
             f"{self.resident_end_bytes / 2**20:.0f} MiB",
             "slope over the second half": f"{self.resident_slope_bytes_min / 2**20:+.2f} MiB a minute",
+            "resident, minute by minute": _series([one.resident_bytes for one in self.memory_by_minute]),
+            "anonymous of it": _series([one.anonymous_bytes for one in self.memory_by_minute]),
         }
         lines = [f"| {name} | {value} |" for name, value in rows.items()]
         return "\n".join([f"Mixed load, {self.date}", "", "| | |", "|---|---|", *lines, ""])
+
+
+def _series(values: list[float | None] | list[float]) -> str:
+    known = [value for value in values if value is not None]
+    return " ".join(f"{value / 2**20:.1f}" for value in known) + " MiB" if known else "not told"
 
 
 def percentile(values: list[float], frac: float) -> float:

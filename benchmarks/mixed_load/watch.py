@@ -8,13 +8,30 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from deepdraft.adapters.prometheus import metrics_page
 
 from .wire import Address
 
 _HEALTH_EVERY_S = 0.1
+_MINUTE_S = 60.0
 _MEMORY_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What the server holds of the machine's memory."""
+
+    resident_bytes: float
+    anonymous_bytes: float | None
+    """Without pages of files (weights, libraries), which come and go as the machine likes; None: not told here."""
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        own = "" if self.anonymous_bytes is None else f", {self.anonymous_bytes / 2**20:.1f} of them anonymous"
+        return f"{self.resident_bytes / 2**20:.1f} MiB resident{own}"
 
 
 @dataclass
@@ -22,9 +39,11 @@ class Watch:
     """A thread with connections of its own, so that the clients' event loop does not count as the server's."""
 
     address: Address
+    pid: int
+    """The server's."""
     health_s: list[float] = field(default_factory=list)
-    memory: list[tuple[float, float]] = field(default_factory=list)
-    """(seconds since the watch began, resident bytes)"""
+    memory: list[tuple[float, Memory]] = field(default_factory=list)
+    """By seconds since the watch began."""
     _over: threading.Event = field(default_factory=threading.Event)
 
     @contextlib.contextmanager
@@ -47,7 +66,16 @@ class Watch:
             self.health_s.append(time.monotonic() - asked_s)
             if asked_s >= next_memory_s:
                 next_memory_s = asked_s + _MEMORY_EVERY_S
-                self.memory.append((asked_s - began_s, figures(self.address)["process_resident_memory_bytes"]))
+                self.memory.append((asked_s - began_s, self._memory()))
+
+    def _memory(self) -> Memory:
+        status = Path(f"/proc/{self.pid}/status")
+        lines = status.read_text().splitlines() if status.exists() else []
+        anonymous = [1024.0 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:")]
+        return Memory(
+            resident_bytes=figures(self.address)["process_resident_memory_bytes"],
+            anonymous_bytes=anonymous[0] if anonymous else None,
+        )
 
 
 def get(address: Address, path: str) -> bytes:
@@ -77,3 +105,11 @@ def slope_bytes_min(memory: list[tuple[float, float]]) -> float:
     mean = sum(value for _, value in later) / len(later)
     spread = sum((at - mean_at) ** 2 for at, _ in later)
     return 60 * sum((at - mean_at) * (value - mean) for at, value in later) / spread
+
+
+def by_minute(memory: list[tuple[float, Memory]]) -> tuple[Memory, ...]:
+    """The first sample of each minute."""
+    firsts: dict[int, Memory] = {}
+    for at_s, one in memory:
+        firsts.setdefault(int(at_s / _MINUTE_S), one)
+    return tuple(firsts.values())

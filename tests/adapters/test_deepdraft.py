@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deepdraft.adapters.acceptance import of_deepdraft_usage, with_steps_from
 from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.deepdraft import deepdraft_capabilities
 from deepdraft.adapters.detect import detect
+from deepdraft.adapters.event import event_facts
 from deepdraft.embedded import DeepdraftSpec, EmbeddedServer, running
-from deepdraft.records import Capabilities, RequestTrace
+from deepdraft.records import Acceptance, Capabilities, RequestTrace, StepParts
 from deepdraft.transport.client import Client
 from deepdraft.transport.endpoint import endpoint
 
@@ -133,6 +136,10 @@ class TestAnswers:
         [
             (None, "no", None),
             ({"method": "dflash", "tree_budget": 16}, "yes", "dflash"),
+            ({"method": "dflash", "tree_budget": 16, "tree_top_k": 8, "draft_len": 7}, "yes", "dflash tree of 16"),
+            ({"method": "dflash", "tree_budget": 16, "tree_top_k": 1, "draft_len": 7}, "yes", "dflash chain of 7"),
+            ({"method": "dflash", "tree_budget": 4, "tree_top_k": 1, "draft_len": 7}, "yes", "dflash chain of 4"),
+            ({"method": "ngram", "tree_budget": 16, "tree_top_k": 1, "draft_len": 8}, "yes", "ngram"),
             ({"tree_budget": 16}, "yes", None),
         ],
     )
@@ -140,8 +147,76 @@ class TestAnswers:
         found = deepdraft_capabilities(KNOWN, {**INFO, "speculation": stated})
         assert (found.speculation, found.speculation_method) == (speculation, method)
 
+    @pytest.mark.parametrize(
+        ("stated", "simulates"),
+        [
+            (None, "no"),
+            ({"method": "dflash"}, "unknown"),
+            ({"method": "dflash", "simulate_acceptance_len": None}, "no"),
+            ({"method": "dflash", "simulate_acceptance_len": 2.5}, "yes"),
+        ],
+    )
+    def test_simulated_acceptance_is_a_doubt(self, stated: Any, simulates: str) -> None:
+        found = deepdraft_capabilities(KNOWN, {**INFO, "speculation": stated})
+        assert found.simulates_acceptance == simulates
+        assert [("simulate-acceptance-len 2.5" in doubt) for doubt in found.doubts] == [True] * (simulates == "yes")
+
     def test_a_server_without_a_radix_cache(self) -> None:
         assert deepdraft_capabilities(KNOWN, {**INFO, "has_radix_cache": False}).prefix_cache == "no"
+
+
+DRAFTED = {
+    "num_rounds": 6,
+    "num_draft_tokens": 60,
+    "accepted_len_histogram": [2, 1, 0, 3],
+    "draft_s": 0.006,
+    "build_s": 0.001,
+    "verify_s": 0.05,
+    "compact_s": 0,
+    "other_s": 0.003,
+    "is_simulated": False,
+}
+
+
+class TestUsageOfDrafting:
+    """usage.speculation: counts, a histogram, seconds."""
+
+    def test_all_of_it_is_read(self) -> None:
+        found = of_deepdraft_usage(DRAFTED)
+        assert found is not None and found.doubt is None
+        assert (found.num_steps, found.num_draft_tokens, found.num_accepted_tokens) == (6, 60, 10)
+        assert found.accepted_len_histogram == (2, 1, 0, 3)
+        assert found.is_simulated is False
+        assert found.parts == StepParts(draft_s=0.006, build_s=0.001, verify_s=0.05, compact_s=0.0, other_s=0.003)
+
+    @pytest.mark.parametrize("lacking", ["num_rounds", "accepted_len_histogram"])
+    def test_without_counts_it_tells_nothing(self, lacking: str) -> None:
+        assert of_deepdraft_usage({name: value for name, value in DRAFTED.items() if name != lacking}) is None
+
+    def test_what_is_not_said_is_none(self) -> None:
+        found = of_deepdraft_usage({"num_rounds": 1, "accepted_len_histogram": [1], "draft_s": True, "build_s": -1})
+        assert found is not None
+        assert (found.is_simulated, found.parts, found.num_draft_tokens) == (None, None, None)
+
+    def test_an_answer_without_a_round_has_counts_and_no_mean(self) -> None:
+        found = of_deepdraft_usage({"num_rounds": 0, "num_draft_tokens": 0, "accepted_len_histogram": []})
+        assert found is not None
+        assert (found.num_steps, found.num_accepted_tokens, found.stated_acceptance_len) == (0, 0, None)
+
+    def test_a_histogram_of_other_rounds_is_a_doubt(self) -> None:
+        found = of_deepdraft_usage({**DRAFTED, "num_rounds": 9})
+        assert found is not None and found.doubt == "the histogram counts 6 rounds, the total 9"
+
+    def test_counters_that_say_the_same_add_nothing(self) -> None:
+        found = of_deepdraft_usage(DRAFTED)
+        assert found is not None
+        counted = Acceptance(source="counters", num_steps=6, num_draft_tokens=60, num_accepted_tokens=10)
+        assert with_steps_from(found, counted) is found
+
+    def test_it_comes_out_of_a_stream(self) -> None:
+        usage = {"completion_tokens": 17, "speculation": DRAFTED}
+        facts = event_facts(json.dumps({"choices": [], "usage": usage}).encode())
+        assert (facts.kind, facts.usage_tokens, facts.figures) == ("u", 17, {"speculation": DRAFTED})
 
 
 @pytest.fixture(scope="module")

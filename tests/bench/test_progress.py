@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import time
 
 import pytest
@@ -32,7 +33,8 @@ def test_a_line_is_rewritten_on_a_terminal() -> None:
     progress.begin("1,000 tokens, repeat 1", 90.0)
     time.sleep(0.25)
     progress.tick("streaming, 12 events")
-    assert shown(stream.getvalue()) == ["[0/3] 1,000 tokens, repeat 1: streaming, 12 events, 0 s, about 90 s left"]
+    (line,) = shown(stream.getvalue())
+    assert re.fullmatch(r"\[0/3\] 1,000 tokens, repeat 1: streaming, 12 events, [01] s, about (90|89) s left", line)
     progress.done()
     progress.say("a result")
     progress.close()

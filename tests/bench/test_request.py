@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -42,21 +43,24 @@ async def result(session, **settings) -> Measurement:
     return await measured(session, asked, await connected(session))
 
 
-def test_a_good_one(open_session, plain) -> None:
-    async def main() -> None:
-        async with open_session(plain.url) as session:
+def test_a_good_one(open_session, plain, least_disturbed) -> None:
+    files = count()
+
+    async def main() -> tuple[float, float]:
+        async with open_session(plain.url, file=f"{next(files)}.jsonl") as session:
             found = await result(session, request_index=3)
             assert found.failure is None
             assert (found.trial_id, found.request_index, found.attempt) == ("len900-c1-r0", 3, 0)
             assert prompt_tokens(found.trace) == found.prompt.expected_len == 900
             assert output_tokens(found.trace) == found.max_tokens == 8
             (truth,) = (truth for truth in plain.truths(reset=True) if truth.prompt_len == 900)
-            assert found.started_at_s + session.started_at == pytest.approx(truth.received_s, abs=0.05)
-            ours = session.started_at + found.started_at_s + (ttft_s(found.trace) or 0)
-            assert ours == pytest.approx(truth.writes[0].time_s, abs=0.05)
             assert found.needle_found is None
+            sent_at = found.started_at_s + session.started_at
+            first_at = sent_at + (ttft_s(found.trace) or 0)
+            return truth.received_s - sent_at, first_at - truth.writes[0].time_s
 
-    asyncio.run(main())
+    late_s = least_disturbed(lambda: asyncio.run(main()), max, enough=0.05)
+    assert min(late_s) > -1e-3 and max(late_s) < 0.05
 
 
 FAILURES = (

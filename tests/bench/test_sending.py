@@ -45,7 +45,7 @@ def truths(server):
 
 
 def test_closed_loop(open_session, simulated, physics, tmp_path) -> None:
-    server = simulated(physics=physics(prefill_b_s=5e-5))
+    server = simulated(physics=physics(prefill_b_s=4e-4))
 
     async def main() -> None:
         async with open_session(server.url, num_requests=7) as session:
@@ -74,7 +74,7 @@ def test_one_alone_is_held_until_the_counters_were_read(open_session, plain, tmp
 
 
 def test_open_loop_sends_when_due_whatever_is_in_flight(open_session, simulated, physics) -> None:
-    server = simulated(physics=physics(prefill_b_s=3e-4))
+    server = simulated(physics=physics(prefill_b_s=1e-3))
 
     async def main() -> None:
         async with open_session(server.url, num_requests=6, arrival="constant:50") as session:

@@ -36,7 +36,9 @@ def cpu_s(*words: str) -> float:
     "command", [(), *((name,) for name in COMMANDS)], ids=lambda command: "".join(command) or "-"
 )
 def test_help_is_quick(command) -> None:
-    assert cpu_s("-m", "deepdraft", *command, "--help") <= HELP_CPU_S
+    # On a machine that is slow, or slowed down by its neighbours: against what any such command needs.
+    limit_s = max(HELP_CPU_S, 3 * cpu_s("-c", "import argparse, asyncio, dataclasses, json"))
+    assert cpu_s("-m", "deepdraft", *command, "--help") <= limit_s
 
 
 def test_import_is_quick() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from deepdraft.simulate.spec import Confounds
@@ -9,8 +11,8 @@ from deepdraft.simulate.spec import Confounds
 LONG = 700
 
 
-def two_point(called, server, *flags):
-    words = "--method two-point --context-len 800 --warmups 0 --repeats 2 --out out.jsonl"
+def two_point(called, server, *flags, file="out.jsonl"):
+    words = f"--method two-point --context-len 800 --warmups 0 --repeats 2 --out {file}"
     return called("sweep", server.url, *words.split(), *flags)
 
 
@@ -18,18 +20,29 @@ def sent(server, length=800):
     return [truth for truth in server.truths() if truth.prompt_len == length]
 
 
-def test_a_good_pair(called, simulated, physics, measured, tmp_path) -> None:
-    server = simulated(dialect="sglang", physics=physics(prefill_a_s=0.05, step_d_s=0.004))
-    ran = two_point(called, server)
-    assert ran.code == 0, ran.err
-    point = measured(tmp_path / "out.jsonl")[800, 1]
-    assert len(point.samples) == 2
-    assert point.refused_pairs == ()
-    assert point.figures["ttft_s"].summary.median == pytest.approx(0.05, abs=0.01)
-    assert point.figures["tpot_s"].summary.median == pytest.approx(0.004, rel=0.15)
-    truths = sent(server)
-    assert [truth.max_tokens for truth in truths] == [1, 17, 1, 17]
-    assert {truth.cached_len for truth in truths} == {0}
+def test_a_good_pair(called, simulated, physics, measured, tmp_path, least_disturbed) -> None:
+    server = simulated(dialect="sglang", physics=physics(prefill_a_s=0.05, step_d_s=0.01))
+    files = (f"{number}.jsonl" for number in count())
+
+    def measure() -> tuple[float, float]:
+        file = next(files)
+        ran = two_point(called, server, file=file)
+        assert ran.code == 0, ran.err
+        truths = [truth for truth in server.truths(reset=True) if truth.prompt_len == 800]
+        assert [truth.max_tokens for truth in truths] == [1, 17, 1, 17]
+        assert {truth.cached_len for truth in truths} == {0}
+        point = measured(tmp_path / file)[800, 1]
+        assert len(point.samples) + len(point.refused_pairs) == 2
+        if point.refused_pairs:  # the machine held the first of the two up for longer than 16 tokens take
+            return 0.0, 0.0
+        return point.figures["ttft_s"].summary.median, point.figures["tpot_s"].summary.median
+
+    def error(found: tuple[float, float]) -> float:
+        return max(abs(found[0] / 0.05 - 1), abs(found[1] / 0.01 - 1))
+
+    ttft_s, tpot_s = least_disturbed(measure, error, enough=0.15)
+    assert ttft_s == pytest.approx(0.05, rel=0.2)
+    assert tpot_s == pytest.approx(0.01, rel=0.15)
 
 
 @pytest.mark.parametrize("flush", ["works", "ignored"])
@@ -37,7 +50,10 @@ def test_unique_heads_keep_the_second_cold_even_when_a_flush_lies(called, simula
     server = simulated(dialect="sglang", confounds=Confounds(prefix_cache=True, flush=flush))
     ran = two_point(called, server)
     assert ran.code == 0, ran.err
-    assert len(measured(tmp_path / "out.jsonl")[800, 1].samples) == 2
+    point = measured(tmp_path / "out.jsonl")[800, 1]
+    # On a busy machine the first of a pair may take longer than the second; no pair is refused for what was cached.
+    assert all("was not longer than the first" in pair.reason for pair in point.refused_pairs)
+    assert len(point.samples) + len(point.refused_pairs) == 2
     assert max(truth.cached_len for truth in sent(server)) == 0
 
 
@@ -65,13 +81,19 @@ def test_a_pair_that_ended_early_is_refused(called, simulated) -> None:
     assert {pair["reason"] for pair in point["refused_pairs"]} == {"the second request ended early: 5 of 17 tokens"}
 
 
-def test_a_pair_whose_second_is_quicker_is_refused(called, simulated, physics) -> None:
+def test_a_pair_whose_second_is_quicker_is_refused(called, simulated, physics, least_disturbed) -> None:
     # The first measured request is slow for another reason than its length.
-    server = simulated(physics=physics(prefill_a_s=0.1), confounds=Confounds(drift_frac=-0.05))
-    ran = two_point(called, server, "--decode-len", "2", "--repeats", "1", "--json")
-    assert [pair["reason"].split(" (")[0] for pair in ran.json["points"][0]["refused_pairs"]] == [
-        "the second request was not longer than the first"
-    ]
+    slow = {"physics": physics(prefill_a_s=0.3), "confounds": Confounds(drift_frac=-0.05)}
+    files = (f"{number}.jsonl" for number in count())
+
+    def reasons() -> list[str]:
+        flags = ("--decode-len", "2", "--repeats", "1", "--json")
+        ran = two_point(called, simulated(**slow), *flags, file=next(files))
+        return [pair["reason"].split(" (")[0] for pair in ran.json["points"][0]["refused_pairs"]]
+
+    # The machine may hold the second up by more than the 15 ms that it is quicker.
+    found = least_disturbed(reasons, lambda seen: 1 - len(seen), enough=0)
+    assert found == ["the second request was not longer than the first"]
 
 
 def test_fewer_tokens_where_each_costs_most(called, simulated) -> None:

@@ -245,3 +245,32 @@ class TestResumed:
             self.resumed(extra_body=kept)
         given = '{"top_k": 1, "nested": [{"token": "right"}]}'
         assert self.resumed("--extra-body", given, extra_body=kept).extra_body["nested"] == [{"token": "right"}]
+
+
+def test_drafting_flags_are_the_embedded_server_s() -> None:
+    spec = asked_spec(flags("--embedded", "--tree-budget", "4", "--drafter", "ngram"))
+    assert (spec.url, spec.embedded_flags) == ("embedded", ("--drafter", "ngram", "--tree-budget", "4"))
+    with pytest.raises(UsageError, match="--drafter is for the embedded server"):
+        asked("--drafter", "ngram")
+    with pytest.raises(UsageError, match="--drafter is for the embedded deepdraft, not llamacpp"):
+        asked_spec(flags("--embedded", "llamacpp", "--drafter", "ngram"))
+
+
+def header_of(spec: SweepSpec) -> Header:
+    return Header(
+        run_id="r",
+        created_at="2026-01-01T00:00:00+00:00",
+        deepdraft_version="0",
+        command_line=(),
+        spec=spec,
+        capabilities=Capabilities(engine="deepdraft", detected_by="test"),
+    )
+
+
+def test_a_resumed_sweep_drafts_as_it_did() -> None:
+    spec = asked_spec(flags("--embedded", "--drafter", "ngram"))
+    assert resumed_spec(flags(), header_of(spec)).embedded_flags == ("--drafter", "ngram")
+    with pytest.raises(UsageError, match="how the embedded server drafts is --drafter ngram --tree-budget 4, there"):
+        resumed_spec(flags("--embedded", "--drafter", "ngram", "--tree-budget", "4"), header_of(spec))
+    with pytest.raises(UsageError, match="there not said"):
+        resumed_spec(flags("--embedded", "--drafter", "ngram"), header_of(asked_spec(flags("--embedded"))))

@@ -1,15 +1,17 @@
 """Curves, pairs, and what a case takes from its run where its reader says nothing."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from diagnosis_runs import DEVICE, cases, clean, drafted, joined, kimi, linear, measured, table
 
 from deepdraft.diagnosis.acceptance import statements, trusted_acceptance_len
 from deepdraft.diagnosis.attribution import attributions
+from deepdraft.diagnosis.explain import findings_of
 from deepdraft.diagnosis.facts import Facts
 from deepdraft.diagnosis.pairing import pairs
-from deepdraft.records import Acceptance
+from deepdraft.records import Acceptance, StepParts
 from deepdraft.stats.interval import CannotTell
 
 
@@ -138,3 +140,50 @@ def test_launches_are_a_part_in_eager_mode_and_several_streams_are_not_attribute
     (parts, *_) = [row.parts for row in attributions(cases(eager, facts=facts)[0])]
     assert [part.name for part in parts] == ["weights", "KV read", "launches"]
     assert attributions(cases(clean(concurrency=4), facts=facts)[0]) == ()
+
+
+def with_parts(seconds_a_step, **fields):
+    """A run with a drafter whose server tells where its 32 steps went."""
+    told = StepParts(draft_s=32 * 0.004, build_s=32 * 0.001, verify_s=32 * seconds_a_step, compact_s=0.0, other_s=0.0)
+    return drafted(acceptance=lambda counts: replace(counts, parts=told), **fields)
+
+
+def test_parts_that_the_server_measured_stand_instead_of_floors():
+    run = with_parts(0.02)
+    facts = Facts(model=kimi(), device=DEVICE, tp_size=8)
+    for row in (*attributions(cases(run)[0]), *attributions(cases(run, clean(), facts=facts)[0])):
+        parts = {part.name: part.seconds for part in row.parts}
+        assert parts == pytest.approx({"draft": 0.004, "build": 0.001, "verify": 0.02, "compact": 0.0, "other": 0.0})
+        assert row.per == "step" and row.measured_s is not None and row.residual_s is not None
+        assert sum(parts.values()) + row.residual_s == pytest.approx(row.measured_s)
+    assert attributions(cases(with_parts(0.02, concurrency=4))[0]) == ()  # steps are shared there
+
+
+@pytest.mark.parametrize(("seconds_a_step", "is_off"), [(0.025, False), (0.02, False), (0.05, True), (0.005, True)])
+def test_step_time_over_token_time_is_a_third_source(seconds_a_step, is_off):
+    """A step takes 30 ms by the client's clock."""
+    found = [each for each in findings_of(cases(with_parts(seconds_a_step))[0]) if each.code == "D203"]
+    assert bool(found) == is_off
+    if is_off:
+        assert "its seconds a step over the client's seconds a token" in found[0].summary
+        assert len(found[0].evidence) == 3
+
+
+@pytest.mark.parametrize(("per_1k_s", "is_found"), [(0.0002, True), (0.0, False), (0.00001, False)])
+def test_a_drafter_that_reads_all_of_its_cache_shows_in_the_servers_own_parts(per_1k_s, is_found):
+    """Steps of 30 ms; the draft pass grows with the context, from 1k to 64k."""
+    runs = []
+    for length in (1_000, 4_000, 16_000, 64_000):
+        told = StepParts(draft_s=32 * (0.001 + per_1k_s * length / 1e3), verify_s=32 * 0.012, other_s=0.0)
+        acceptance = partial(_with, parts=told)
+        runs.append(drafted(lens=(length,), acceptance=acceptance))
+    found = [each for each in findings_of(cases(joined(*runs))[0]) if each.code == "D210"]
+    assert bool(found) == is_found
+    if is_found:
+        assert (
+            "drafter's own pass takes 1.2 ms of a step at 1.0k tokens and 13.8 ms at 64k tokens" in found[0].summary
+        )
+
+
+def _with(counts, **fields):
+    return replace(counts, **fields)

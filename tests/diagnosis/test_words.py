@@ -10,7 +10,7 @@ from faulty_runs import below_break_even, decode_far_above_floor
 from deepdraft.diagnosis.explain import findings_of
 from deepdraft.diagnosis.words import Topic, capital, words
 
-ENGINES = ("sglang", "vllm", "llamacpp")
+ENGINES = ("sglang", "vllm", "llamacpp", "deepdraft")
 TOPICS = get_args(Topic)
 
 

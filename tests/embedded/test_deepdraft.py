@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import pytest
 import deepdraft
 from deepdraft.embedded import DeepdraftSpec, EmbeddedServer, running
 from deepdraft.errors import ServerError
-from deepdraft.metrics import output_tokens, points_of, prompt_tokens
+from deepdraft.metrics import STEP_PARTS, output_tokens, points_of, prompt_tokens
 from deepdraft.records import Run, SweepSpec
 from deepdraft.records.file import read_run
 
@@ -69,7 +70,14 @@ class TestTinyModel:
     def test_two_point_pairs_are_taken(
         self, server: EmbeddedServer, judged: Any, tmp_path: Path, endpoint: str
     ) -> None:
-        spec = SweepSpec(url="embedded", context_lens=(256,), method="two-point", endpoint=endpoint, num_repeats=2)
+        spec = SweepSpec(
+            url="embedded",
+            context_lens=(256,),
+            method="two-point",
+            decode_len=200,  # longer than the machine may hold up the first of a pair
+            endpoint=endpoint,
+            num_repeats=2,
+        )
         run = judged.swept(server.url, tmp_path / "run.jsonl", spec)
         (point,) = points_of(run)
         assert point.refused_pairs == ()
@@ -90,6 +98,65 @@ class TestTinyModel:
         (refusal,) = run.refusals
         assert refusal.context_len == 1300
         assert "context limit of 1,280" in refusal.reason
+
+
+class TestDrafting:
+    """A tiny random model whose server drafts by prompt lookup: what a sweep records is what the server counted."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def server(cls, tiny_model: Path) -> Iterator[EmbeddedServer]:
+        flags = ("--drafter", "ngram", "--tree-budget", "6")
+        spec = DeepdraftSpec(model=str(tiny_model), context_len=600, num_slots=2, num_threads=1, flags=flags)
+        with running(spec) as one:
+            yield one
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def run(cls, server: EmbeddedServer, judged: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+        spec = SweepSpec(
+            url="embedded", context_lens=(256, 500), decode_len=48, num_repeats=2, endpoint=IDS, text="repeat"
+        )
+        return judged.swept(server.url, tmp_path_factory.mktemp("drafting") / "run.jsonl", spec)
+
+    def test_every_answer_tells_its_own_drafting(self, run: Run, judged: Any) -> None:
+        assert run.header.capabilities.speculation == "yes"
+        assert run.header.capabilities.speculation_method == "ngram"
+        assert run.header.capabilities.reports_acceptance == "yes"
+        for each in judged.measured(run):
+            told = each.acceptance
+            assert told.source == "usage.speculation of the answer" and told.doubt is None
+            assert sum(told.accepted_len_histogram) == told.num_steps
+            assert told.is_simulated is False
+            assert told.parts is not None and told.parts.verify_s > 0
+            assert told.num_draft_tokens >= told.num_accepted_tokens
+        assert set(judged.states(run, "simulated_acceptance")) == {"verified"}
+
+    def test_a_trial_and_its_request_were_counted_alike(self, run: Run) -> None:
+        by_trial = {each.trial_id: each.acceptance for each in run.measurements}
+        counted = [trial for trial in run.trials if trial.acceptance is not None]
+        assert counted  # the random model repeats itself, so something is drafted
+        for trial in counted:
+            told, around = by_trial[trial.trial_id], trial.acceptance
+            assert (told.num_steps, told.num_draft_tokens, told.num_accepted_tokens) == (
+                around.num_steps,
+                around.num_draft_tokens,
+                around.num_accepted_tokens,
+            )
+
+    def test_the_points_carry_the_parts_of_a_step(self, run: Run) -> None:
+        for point in points_of(run):
+            parts_s = sum(point.summary(f"step_{name}_s").median for name in STEP_PARTS)
+            assert 0 < parts_s < 1.2 * point.summary("step_s").high
+
+    def test_two_at_once_are_told_apart(self, server: EmbeddedServer, judged: Any, tmp_path: Path) -> None:
+        spec = SweepSpec(url="embedded", context_lens=(256,), decode_len=32, concurrencies=(2,), endpoint=IDS)
+        run = judged.swept(server.url, tmp_path / "run.jsonl", spec)
+        for trial in run.trials:
+            told = [each.acceptance for each in run.measurements if each.trial_id == trial.trial_id]
+            around = trial.acceptance
+            assert sum(each.num_draft_tokens for each in told) == (around.num_draft_tokens if around else 0)
+            assert sum(each.num_accepted_tokens for each in told) == (around.num_accepted_tokens if around else 0)
 
 
 def test_a_model_that_is_not_there_is_said_in_one_line(tiny_model: Path) -> None:
@@ -160,6 +227,27 @@ class TestCommand:
         run = read_run(cut)
         assert run.is_complete
         assert len({each.trial_id for each in run.measurements if not each.is_warmup}) == 4
+
+    def test_drafting_is_compared_in_turns(self, deepdraft: Command, tmp_path: Path, judged: Any) -> None:
+        """Three servers at once, each with its own flags, measured A B C C B A."""
+        servers = ("embedded", "embedded --drafter ngram", "embedded --drafter ngram --simulate-acceptance-len 3")
+        what = ("--context-len", "256", "--decode-len", "16", "--repeats", "2", "--endpoint", IDS)
+        done = deepdraft("compare", "--run", *servers, *what, "--out", tmp_path / "draft")
+        assert done.returncode == 0, done.stderr
+        runs = [read_run(tmp_path / f"draft-{name}.jsonl") for name in "abc"]
+        assert [run.header.spec.embedded_flags for run in runs] == [
+            (),
+            ("--drafter", "ngram"),
+            ("--drafter", "ngram", "--simulate-acceptance-len", "3"),
+        ]
+        assert [run.header.capabilities.speculation for run in runs] == ["no", "yes", "yes"]
+        states = [judged.states(run, "simulated_acceptance") for run in runs]
+        assert states == [["verified"], ["verified"], ["violated"]]
+        for number in (1, 2):
+            assert f"draft-{'abc'[number]}.jsonl (deepdraft" in done.stdout
+        assert re.search(r"cannot tell .*ms/token.* at 256: in doubt:.*simulated_acceptance in B", done.stdout, re.S)
+        texts = [[each.trace.output_text for each in judged.measured(run)] for run in runs]
+        assert texts[0] == texts[1]  # the same seeds, so the same prompts
 
     def test_another_engine_does_not_go_on_with_it(self, path: Path, deepdraft: Command, tmp_path: Path) -> None:
         cut = tmp_path / "cut.jsonl"

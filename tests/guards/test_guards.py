@@ -18,6 +18,7 @@ NAMES = [
     "truncation",
     "early_stop",
     "bundled_tokens",
+    "simulated_acceptance",
     "event_clock",
     "background_load",
     "client_lag",

@@ -7,6 +7,7 @@ logits far apart keep rounding differences between batch shapes from ever decidi
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +20,16 @@ from safetensors.torch import save_file
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from deepdraft.infer.checkpoint.open import open_checkpoint
+from deepdraft.infer.drafters.drafter import Drafter
 from deepdraft.infer.engine import Engine
 from deepdraft.infer.models.load import load_model
 from deepdraft.infer.models.model import Model
 from deepdraft.infer.request import Output, Request, SamplingParams
-from deepdraft.infer.settings import EngineSettings
+from deepdraft.infer.settings import EngineSettings, SpeculationSettings
 from deepdraft.infer.tokenizer.tokenizer import Tokenizer
+
+# For oracle_drafter here and drafting_case there.
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "drafters")]
 
 VOCAB_SIZE = 264
 EOS = 256
@@ -84,7 +89,9 @@ class TinyModel:
     model: Model
     tokenizer: Tokenizer
 
-    def engine(self, **values: Any) -> Engine:
+    def engine(
+        self, *, drafter: Drafter | None = None, speculation: SpeculationSettings | None = None, **values: Any
+    ) -> Engine:
         """An engine whose laws are checked after every step."""
         defaults = {
             "max_context_len": 256,
@@ -93,7 +100,8 @@ class TinyModel:
             "chunk_len": 16,
             "is_checked": True,
         }
-        return Engine(self.model, self.tokenizer, EngineSettings(**{**defaults, **values}))
+        settings = EngineSettings(**{**defaults, **values})
+        return Engine(self.model, self.tokenizer, settings, drafter, speculation)
 
 
 @dataclass
@@ -168,6 +176,16 @@ def collect() -> Collect:
             for output in engine.step():
                 answers.setdefault(output.request_id, Answer()).add(output)
         return answers
+
+    return run
+
+
+@pytest.fixture
+def known(tiny: TinyModel, collect: Collect, make_request: MakeRequest) -> Callable[..., list[int]]:
+    """known(prompt, max_tokens=8): prompt and plain output, as an oracle wants to know them."""
+
+    def run(prompt: Sequence[int], **params: Any) -> list[int]:
+        return [*prompt, *collect(tiny.engine(), [make_request("a", prompt, **params)])["a"].token_ids]
 
     return run
 

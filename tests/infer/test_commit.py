@@ -94,11 +94,11 @@ def test_min_tokens_hold_off_stop_strings(make_sequence: MakeSequence) -> None:
 
 def test_blocked_tokens_until_min_tokens(make_sequence: MakeSequence) -> None:
     sequence = make_sequence(min_tokens=2, stop_token_ids=(5,))
-    assert sequence.blocked_token_ids == (5, EOS)
+    assert sequence.blocked_token_ids() == (5, EOS)
     commit(sequence, b"a")
-    assert sequence.blocked_token_ids == (5, EOS)
+    assert sequence.blocked_token_ids() == (5, EOS)
     commit(sequence, b"b")
-    assert sequence.blocked_token_ids == ()
+    assert sequence.blocked_token_ids() == ()
 
 
 def test_whole_characters(make_sequence: MakeSequence) -> None:

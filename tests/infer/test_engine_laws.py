@@ -1,4 +1,5 @@
-"""Whatever is done to an engine in whatever order, its laws hold after every step and every request gets its due."""
+"""Whatever is done to an engine in whatever order, with drafts and without, its laws hold after every step and every
+request gets its due."""
 
 from __future__ import annotations
 
@@ -8,9 +9,12 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from oracle_drafter import ForgetfulDrafter
 
+from deepdraft.infer.drafters.ngram import NgramDrafter, NgramSettings
 from deepdraft.infer.engine import Engine
 from deepdraft.infer.request import Request
+from deepdraft.infer.settings import SpeculationSettings
 
 # Few tokens and few trunks, so that prompts share prefixes, and answers become prefixes of prompts.
 PROMPTS = st.builds(
@@ -36,11 +40,34 @@ class EngineMachine(RuleBasedStateMachine):
         chunk_len=st.integers(1, 24),
         max_running_requests=st.integers(1, 4),
         has_radix_cache=st.booleans(),
+        defragment=st.booleans(),
+        drafter=st.sampled_from(["none", "oracle", "oracle", "ngram"]),
+        tree_budget=st.integers(1, 8),
+        tree_top_k=st.integers(1, 3),
+        is_spine_first=st.booleans(),
     )
     def begin(
-        self, page_size: int, num_pages: int, chunk_len: int, max_running_requests: int, has_radix_cache: bool
+        self,
+        page_size: int,
+        num_pages: int,
+        chunk_len: int,
+        max_running_requests: int,
+        has_radix_cache: bool,
+        defragment: bool,
+        drafter: str,
+        **tree: Any,
     ) -> None:
+        self.texts: list[list[int]] = []
+        drafters = {
+            "none": None,
+            "oracle": ForgetfulDrafter(self.texts, draft_len=3, scratch_len=4),
+            "ngram": NgramDrafter(NgramSettings(draft_len=3, min_ngram_len=1)),
+        }
+        self.has_drafter = drafter != "none"
         self.engine = self.new_engine(
+            drafter=drafters[drafter],
+            speculation=SpeculationSettings(**tree),
+            defragment=defragment,
             page_size=page_size,
             kv_pool_tokens=page_size * max(num_pages, 24 // page_size),
             chunk_len=chunk_len,
@@ -52,6 +79,7 @@ class EngineMachine(RuleBasedStateMachine):
     def submit(self, prompt: list[int], max_tokens: int, is_sampled: bool) -> None:
         heat = {"temperature": 2.0, "seed": 5} if is_sampled else {}
         request = self.make_request(f"r{self.num_submitted}", prompt, max_tokens=max_tokens, **heat)
+        self.texts.append([*prompt, *self.alone(request)])
         self.engine.submit(request)
         self.here[request.request_id] = (request, [])
         self.num_submitted += 1
@@ -97,6 +125,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.num_tokens += len(output.token_ids)
             assert token_ids == self.alone(request)[: len(token_ids)]
             assert output.num_output_tokens == len(token_ids)
+            assert (output.speculation is not None) == self.has_drafter
             if output.finish_reason is not None:
                 assert output.finish_reason == "abort" or len(token_ids) == request.sampling.max_tokens
                 del self.here[output.request_id]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from deepdraft.infer.errors import LawBroken
+from deepdraft.infer.kv.defragment import run_lens
 from deepdraft.infer.kv.layout import KvLayout, LayerShape
 from deepdraft.infer.kv.page_table import PageTable
 from deepdraft.infer.kv.pool import PagePool
@@ -180,3 +182,78 @@ def test_without_a_radix_cache_nothing_is_kept(make_sequence: MakeSequence) -> N
     pages.release(second)
     assert pages.num_free_pages == 8
     assert pages.clear()
+
+
+def test_stretch_gives_what_there_is(make_sequence: MakeSequence) -> None:
+    pages = ledger(6)
+    cached = prefilled(pages, make_sequence(list(range(50, 58))))
+    pages.publish(cached)
+    pages.release(cached)
+    sequence = prefilled(pages, make_sequence(list(range(10))))
+    assert pages.stretch(sequence, 11) == 11 and len(sequence.page_table.pages) == 3
+    assert pages.stretch(sequence, 21) == 21, "what is cached and unused makes room"
+    assert pages.stretch(sequence, 99) == 24 == sequence.page_table.capacity
+    assert (pages.num_free_pages, pages.num_cached_pages) == (0, 0)
+    pages.trim(sequence)
+    assert (len(sequence.page_table.pages), pages.num_free_pages) == (3, 3)
+    pages.trim(sequence)
+    pages.check([sequence])
+
+
+def test_trim_leaves_shared_pages(make_sequence: MakeSequence) -> None:
+    pages = ledger(8)
+    sequence = prefilled(pages, make_sequence(list(range(8))))
+    pages.publish(sequence)
+    pages.stretch(sequence, 20)
+    pages.trim(sequence)
+    assert (len(sequence.page_table.pages), sequence.num_shared_pages) == (2, 2)
+    pages.check([sequence])
+
+
+def test_a_page_that_is_shared_holds_tokens_only(make_sequence: MakeSequence) -> None:
+    pages = ledger(8)
+    sequence = prefilled(pages, make_sequence(list(range(9))))
+    pages.publish(sequence)
+    sequence.page_table.num_tokens = 7
+    with pytest.raises(LawBroken, match="tokens"):
+        pages.check([sequence])
+
+
+def test_defragment_moves_own_pages_into_one_run(make_sequence: MakeSequence) -> None:
+    pool = PagePool(LAYOUT, 40)
+    pages = PageLedger(pool, has_radix_cache=True)
+    keys = pool.layer(0).keys
+    sequences = [prefilled(pages, make_sequence([number, *range(7)])) for number in range(2)]
+    for sequence in sequences:
+        pages.publish(sequence)
+    for length in range(9, 33):
+        for sequence in sequences:
+            assert pages.grow(sequence, length)
+            sequence.page_table.num_tokens = length
+            keys[sequence.page_table.slot(length - 1)] = 100.0 * length + sequence.token_ids[0]
+    first = sequences[0]
+    shared, own = first.page_table.pages[:2], first.page_table.pages[2:]
+    assert len(run_lens(own)) == 6
+    assert pages.defragment(first, 4) == 4
+    assert len(run_lens(first.page_table.pages[2:])) == 3
+    assert pages.defragment(first, 64) == 6
+    assert pages.defragment(first, 64) == 0
+    assert first.page_table.pages[:2] == shared and len(run_lens(first.page_table.pages[2:])) == 1
+    for sequence in sequences:
+        for length in range(9, 33):
+            assert (keys[sequence.page_table.slot(length - 1)] == 100.0 * length + sequence.token_ids[0]).all()
+    pages.check(sequences)
+    assert pages.num_free_pages == 40 - 2 * 8
+
+
+def test_defragment_without_a_free_run_leaves_all_as_it_is(make_sequence: MakeSequence) -> None:
+    pages = ledger(8)
+    sequences = [prefilled(pages, make_sequence([number, 1, 2])) for number in range(2)]
+    for length in range(4, 17):
+        for sequence in sequences:
+            assert pages.grow(sequence, length)
+            sequence.page_table.num_tokens = length
+    before = list(sequences[0].page_table.pages)
+    assert pages.defragment(sequences[0], 64) == 0
+    assert sequences[0].page_table.pages == before
+    pages.check(sequences)

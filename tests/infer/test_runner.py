@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracle_drafter import OracleDrafter
 from torch import Tensor
 
 from deepdraft.infer.kernels.select import attention_backend
@@ -139,10 +140,32 @@ def test_a_walk_down_the_tree_goes_on_after_a_move(setup: Setup) -> None:
     assert torch.allclose(logits, expected, atol=1e-4)
 
 
-def test_taps_are_of_all_rows(setup: Setup) -> None:
+def test_the_drafter_takes_in_every_row(tiny: Any, setup: Setup) -> None:
+    """Of prompts, decode rows and trees in one pass: at the slots and positions of the target's own rows, with what
+    left the tapped layers."""
+    _, sequence, _ = setup
+    drafter = OracleDrafter(tapped_layers=(1, 0))
+    layout = kv_layout(tiny.model.config, page_size=PAGE, dtype=torch.float32, drafter_layers=drafter.kv_layers)
+    pool = PagePool(layout, 64)
+    attention = attention_backend("torch", CPU)
+    runner = Runner(tiny.model, pool, attention, drafter)
+    one, two = sequence(list(range(40, 53))), sequence([7, 8, 9, 50])
+    run_and_keep(runner, [part(two, [7, 8, 9], 0)])
+    mask = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=torch.bool)
+    parts = [part(one, one.token_ids), part(two, [50, 100, 101], 3, tail_mask=mask, depths=(0, 1, 1))]
+    ran = runner.run(parts)
+    assert ran.logits.shape == (1 + 3, 264)
+    assert ran.forward_s > 0 and ran.absorb_s > 0
+    layer = pool.layer(len(layout.layers) - 1)
+    slots = torch.cat([one.page_table.slots(0, 13), two.page_table.slots(0, 6)])
+    assert layer.keys[slots, 0, 0].tolist() == [*one.token_ids, 7, 8, 9, 50, 100, 101]
+    assert layer.keys[slots, 0, 1].tolist() == [*range(13), 0, 1, 2, 3, 4, 4]
+    batch = build_batch(parts, page_size=PAGE, device=CPU)
+    tapped = tiny.model.forward(batch, pool, attention, tapped_layers=(1, 0))
+    assert tapped.taps.shape == (13 + 3, 2 * 32)
+    torch.testing.assert_close(layer.values[batch.slots, 0], tapped.taps[:, : layer.values.shape[-1]])
+
+
+def test_without_a_drafter_nothing_is_absorbed(setup: Setup) -> None:
     runner, sequence, _ = setup
-    prompt = list(range(40, 53))
-    tapped = runner.run([part(sequence(prompt), prompt)], tapped_layers=(1, 0))
-    assert tapped.taps is not None and tapped.taps.shape == (13, 2 * 32)
-    assert tapped.logits.shape == (1, 264)
-    assert runner.run([part(sequence(prompt), prompt)]).taps is None
+    assert runner.run([part(sequence([5, 6]), [5, 6])]).absorb_s == 0.0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -182,3 +184,155 @@ def test_logprobs_only_where_asked_for() -> None:
     assert tokens[0].logprob is None
     assert tokens[1].logprob is not None and tokens[1].logprob.alternatives == ()
     assert tokens[2].logprob is not None and len(tokens[2].logprob.alternatives) == 10
+
+
+def penalised(
+    logits: list[float], prompt: list[int], output: list[int], presence: float, frequency: float, repetition: float
+) -> list[float]:
+    """The definition, token by token."""
+    found = list(logits)
+    for token_id in range(len(logits)):
+        if token_id in prompt or token_id in output:
+            found[token_id] = found[token_id] / repetition if found[token_id] > 0 else found[token_id] * repetition
+        found[token_id] -= output.count(token_id) * frequency
+        if token_id in output:
+            found[token_id] -= presence
+    return found
+
+
+TOKEN_LISTS = st.lists(st.integers(0, 11), max_size=20)
+
+
+@given(
+    seed=st.integers(0, 1000),
+    prompt=TOKEN_LISTS,
+    output=TOKEN_LISTS,
+    presence=st.floats(-2, 2),
+    frequency=st.floats(-2, 2),
+    repetition=st.sampled_from([1.0, 1.3, 0.7, 5.0]),
+)
+@settings(max_examples=100, deadline=None)
+def test_penalties_are_those_of_the_definition(
+    seed: int, prompt: list[int], output: list[int], presence: float, frequency: float, repetition: float
+) -> None:
+    """A row with penalties chooses as one without them does from logits that had them already."""
+    logits = random_logits(1, 12, seed)
+    expected = torch.tensor([penalised(logits[0].tolist(), prompt, output, presence, frequency, repetition)])
+    penalties = {"presence_penalty": presence, "frequency_penalty": frequency, "repetition_penalty": repetition}
+    plain = [row(seed, position, temperature=position % 3, top_p=0.9) for position in range(12)]
+    rows = [
+        replace(
+            one,
+            params=replace(one.params, **penalties),
+            prompt_token_ids=frozenset(prompt),
+            output_token_ids=output,
+        )
+        for one in plain
+    ]
+    found = sample(logits.expand(12, -1), rows)
+    assert [token.token_id for token in found] == [token.token_id for token in sample(expected.expand(12, -1), plain)]
+
+
+def penalty_row(
+    output: Sequence[int] = (), prompt: Sequence[int] = (), position: int = 5, **params: Any
+) -> SamplingRow:
+    return replace(row(position=position, **params), prompt_token_ids=prompt, output_token_ids=output)
+
+
+def greedy(logits: list[float], **params: Any) -> int:
+    return sample(torch.tensor([logits]), [penalty_row(temperature=0.0, **params)])[0].token_id
+
+
+def test_presence_counts_once_and_frequency_every_time() -> None:
+    logits = [3.0, 2.0, 0.0]
+    assert greedy(logits, output=[0] * 9, presence_penalty=0.9) == 0
+    assert greedy(logits, output=[0], presence_penalty=1.1) == 1
+    assert greedy(logits, output=[0] * 9, frequency_penalty=0.11) == 0
+    assert greedy(logits, output=[0] * 10, frequency_penalty=0.11) == 1
+
+
+def test_the_prompt_counts_for_repetition_alone() -> None:
+    logits = [3.0, 2.0, 0.0]
+    assert greedy(logits, prompt=[0] * 9, presence_penalty=2.0, frequency_penalty=2.0) == 0
+    assert greedy(logits, prompt=[0], repetition_penalty=2.0) == 1
+    assert greedy(logits, output=[0], repetition_penalty=2.0) == 1
+
+
+def test_repetition_lowers_logits_of_either_sign() -> None:
+    assert greedy([-1.0, -1.5], prompt=[0], repetition_penalty=2.0) == 1
+    assert greedy([1.5, 1.0], prompt=[0], repetition_penalty=2.0) == 1
+    assert greedy([1.0, 1.5], prompt=[0], repetition_penalty=0.5) == 0
+
+
+def test_repetition_comes_before_the_others() -> None:
+    # 4 / 2 - 1.5 = 0.5; the other way round it would be (4 - 1.5) / 2 = 1.25.
+    assert greedy([4.0, 1.0], output=[0], presence_penalty=1.5, repetition_penalty=2.0) == 1
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.03])
+def test_the_highest_frequency_penalty_never_repeats_while_it_may_choose(temperature: float) -> None:
+    """Logits that differ by less than the penalty: each token comes once before any comes again."""
+    logits = torch.linspace(1, 0, 30)[None]
+    output: list[int] = []
+    for position in range(60):
+        chosen = penalty_row(output, position=position, temperature=temperature, frequency_penalty=2.0)
+        output.append(sample(logits, [chosen])[0].token_id)
+    assert sorted(output[:30]) == sorted(output[30:]) == list(range(30))
+    plain = [row(position=position, temperature=temperature) for position in range(30)]
+    assert len({token.token_id for token in sample(logits.expand(30, -1), plain)}) < 15  # without it they do
+
+
+def test_a_penalty_below_zero_asks_for_repetition() -> None:
+    assert greedy([1.0, 0.5], output=[1], presence_penalty=-1.0) == 1
+
+
+def test_each_node_of_a_tree_has_the_penalties_of_its_own_path() -> None:
+    logits = torch.tensor([[3.0, 2.9, 2.8, 0.0]]).expand(4, -1)
+    committed = [3, 0]
+    paths = [[], [1], [1, 2], [2]]
+    rows = [penalty_row([*committed, *path], temperature=0.0, frequency_penalty=1.0) for path in paths]
+    assert [token.token_id for token in sample(logits, rows)] == [1, 2, 0, 1]
+
+
+def test_logprobs_are_the_model_s_own_whatever_the_penalties() -> None:
+    logits = random_logits(1, 50)
+    before = logits.clone()
+    chosen = penalty_row(range(40), range(50), presence_penalty=2.0, repetition_penalty=3.0, num_logprobs=2)
+    token = sample(logits, [chosen])[0]
+    assert token.logprob is not None
+    assert token.logprob.logprob == pytest.approx(logits.log_softmax(dim=-1)[0, token.token_id].item())
+    assert token.logprob.alternatives[0][0] == int(logits.argmax())
+    assert torch.equal(logits, before)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("repetition", [1e-300, 1e300])
+def test_penalties_beyond_what_a_float_holds(temperature: float, repetition: float) -> None:
+    """Every token was there before; the one that is blocked is not chosen even so, and logits stay numbers."""
+    logits = torch.tensor([[3.0, 0.0, -2.0]])
+    chosen = penalty_row(
+        range(3), temperature=temperature, repetition_penalty=repetition, presence_penalty=2.0, num_logprobs=0
+    )
+    for position in range(20):
+        token = sample(logits, [replace(chosen, position=position, blocked_token_ids=(0,))])[0]
+        assert token.token_id in (1, 2)
+        assert token.logprob is not None and math.isfinite(token.logprob.logprob)
+
+
+class Unread(Sequence[int]):
+    """Tokens that nobody may look at."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("tokens were read")
+
+    def __len__(self) -> int:
+        raise AssertionError("tokens were counted")
+
+
+def test_tokens_ahead_are_not_read_without_need() -> None:
+    logits = random_logits(1, 20)
+    expected = sample(logits, [row()])
+    assert sample(logits, [penalty_row(Unread(), Unread())]) == expected
+    sample(logits, [penalty_row([1, 2], Unread(), frequency_penalty=1.0)])
+    company = [penalty_row(Unread(), Unread()), penalty_row([3], Unread(), presence_penalty=1.0)]
+    assert sample(logits.expand(2, -1), company)[0] == expected[0]

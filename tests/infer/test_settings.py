@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deepdraft.errors import UsageError
-from deepdraft.infer.settings import EngineSettings
+from deepdraft.infer.settings import EngineSettings, SpeculationSettings
 
 
 def test_defaults_need_only_the_two_limits() -> None:
@@ -28,3 +28,12 @@ def test_numbers_below_one(name: str) -> None:
 def test_a_pool_is_whole_pages() -> None:
     with pytest.raises(UsageError, match="whole pages of 16"):
         EngineSettings(max_context_len=64, kv_pool_tokens=100, page_size=16)
+
+
+def test_speculation() -> None:
+    assert SpeculationSettings().simulate_acceptance_len is None, "never by itself"
+    for values in ({"tree_budget": 0}, {"tree_top_k": 0}):
+        with pytest.raises(UsageError, match="1 or more"):
+            SpeculationSettings(**values)
+    with pytest.raises(UsageError, match=r"0\.9"):
+        SpeculationSettings(simulate_acceptance_len=0.9)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from typing import Any
 
 from deepdraft.simulate.clock import precise_loop, sleep_until
 
@@ -17,12 +18,15 @@ async def lateness_s() -> list[float]:
     return late
 
 
-def test_wakes_on_time_and_never_early() -> None:
-    with asyncio.Runner(loop_factory=precise_loop) as runner:
-        late = runner.run(lateness_s())
-    assert min(late) >= -1e-6
+def test_wakes_on_time_and_never_early(least_disturbed: Any) -> None:
+    def median_s() -> float:
+        with asyncio.Runner(loop_factory=precise_loop) as runner:
+            late = runner.run(lateness_s())
+        assert min(late) >= -1e-6
+        return statistics.median(late)
+
     # asyncio's own selector is 0.5 ms late on average already on an idle machine
-    assert statistics.median(late) < 0.001
+    assert least_disturbed(median_s, float, enough=0.0003) < 0.001
 
 
 def test_waiting_costs_no_cpu() -> None:

@@ -11,6 +11,7 @@ import ssl
 import statistics
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from deepdraft.errors import UsageError
 from deepdraft.simulate.physics import prefill_s, step_s
 from deepdraft.simulate.server import Server
 from deepdraft.simulate.spec import Confounds, Fault, Physics, SimulateSpec, Surface
-from deepdraft.simulate.truth import acceptance_len, tpot_s, truths_from_json, ttft_s
+from deepdraft.simulate.truth import RequestTruth, acceptance_len, tpot_s, truths_from_json, ttft_s
 
 
 def in_background(call: Any, *args: Any, **fields: Any) -> concurrent.futures.Future[Any]:
@@ -76,17 +77,55 @@ def test_the_log_follows_the_law(serve: Any) -> None:
         context_len, due_s = context_len + step.committed_len, step.end_s
 
 
-def test_writes_follow_the_schedule(serve: Any) -> None:
-    served = serve(physics=Physics(prefill_a_s=0.05, step_d_s=0.004))
-    served.chat(max_tokens=60)
-    (truth,) = served.truths()
-    due = [truth.prefill_end_s, *(step.end_s for step in truth.steps)]
-    late = [write.time_s - due_s for write, due_s in zip(truth.writes, due, strict=True)]
-    assert min(late) >= 0
-    assert statistics.median(late) < 0.003
-    # lateness is not carried on: the last write is as close to its due time as any
-    assert tpot_s(truth) == pytest.approx(0.004, rel=0.05)
-    assert ttft_s(truth) == pytest.approx(0.05, abs=0.02)
+SCHEDULED = Physics(prefill_a_s=0.05, step_d_s=0.004)
+
+
+def lateness_s(truth: RequestTruth) -> list[float]:
+    """How late each write was by the schedule, which is exact; no write is early."""
+    assert truth.prefill_end_s is not None
+    due_s = [truth.prefill_end_s, *(step.end_s for step in truth.steps)]
+    late_s = [write.time_s - due for write, due in zip(truth.writes, due_s, strict=True)]
+    assert min(late_s) >= 0
+    assert due_s[0] - truth.received_s == pytest.approx(0.05)
+    assert [later - earlier for earlier, later in pairwise(due_s)] == pytest.approx([0.004] * (len(due_s) - 1))
+    return late_s
+
+
+def test_writes_follow_the_schedule(serve: Any, least_disturbed: Any) -> None:
+    served = serve(physics=SCHEDULED)
+
+    def measure() -> RequestTruth:
+        served.chat(max_tokens=60)
+        (truth,) = served.truths(reset=True)
+        return truth
+
+    truth = least_disturbed(measure, lambda one: statistics.median(lateness_s(one)), enough=0.001)
+    late_s = lateness_s(truth)
+    assert statistics.median(late_s) < 0.003
+    # what a client makes of it differs from the law by the lateness of first and last alone
+    assert tpot_s(truth) == pytest.approx(0.004 + (late_s[-1] - late_s[0]) / 59)
+    assert ttft_s(truth) == pytest.approx(0.05 + late_s[0])
+
+
+def test_lateness_is_not_carried_on(serve: Any, least_disturbed: Any) -> None:
+    """The server is held up for 100 ms; its last writes are on time again."""
+    served = serve(physics=SCHEDULED)
+
+    async def hold_up() -> None:
+        while not served.server._engine.running:
+            await asyncio.sleep(0)
+        time.sleep(0.1)
+
+    def measure() -> list[float]:
+        held_up = asyncio.run_coroutine_threadsafe(hold_up(), served.loop)
+        assert served.chat(max_tokens=60).is_complete
+        held_up.result(10)
+        (truth,) = served.truths(reset=True)
+        return lateness_s(truth)
+
+    late_s = least_disturbed(measure, lambda late_s: min(late_s[-20:]), enough=0.01)
+    assert max(late_s) > 0.04  # of 100 ms the prefill takes 50 at most
+    assert min(late_s[-20:]) < 0.01
 
 
 def test_the_client_sees_no_event_before_the_log_has_it(serve: Any) -> None:
@@ -133,28 +172,26 @@ def test_noise_drift_and_warm_up(serve: Any) -> None:
 
 
 def test_requests_beyond_the_slots_wait_in_order(serve: Any) -> None:
-    served = serve(dialect="vllm", physics=Physics(prefill_a_s=0.1, step_d_s=0.04, max_running=2))
+    served = serve(dialect="vllm", physics=Physics(prefill_a_s=0.5, step_d_s=0.04, max_running=2))
     engine = served.server._engine
     requests: list[Any] = []
-    for index in range(4):
-        requests.append(in_background(served.complete, f"prompt {index}", max_tokens=6))
+    for index, max_tokens in enumerate((3, 20, 3, 3)):
+        requests.append(in_background(served.complete, f"prompt {index}", max_tokens=max_tokens))
         until(lambda: len(engine.running) + engine.num_waiting == len(requests))
     assert _metric(served, "vllm:num_requests_running") == 2
     assert _metric(served, "vllm:num_requests_waiting") == 2
     for request in requests:
         assert request.result(10).status == 200
-    truths = sorted(served.truths(), key=lambda truth: truth.ordinal)
-    ends = sorted(truth.end_s for truth in truths)
-    waits = [truth.admitted_s - truth.received_s for truth in truths]
-    assert waits[0] == waits[1] == 0
-    # the third starts when the first of the two ends
-    assert truths[2].admitted_s == pytest.approx(ends[0], abs=0.05)
-    assert waits[2] > 0 and waits[3] > 0
-    assert truths[2].admitted_s <= truths[3].admitted_s
+    first, second, third, fourth = sorted(served.truths(), key=lambda truth: truth.ordinal)
+    assert first.admitted_s == first.received_s and second.admitted_s == second.received_s
+    assert third.admitted_s > third.received_s and fourth.admitted_s > fourth.received_s
+    # the third starts when the first has ended, which is long before the second does; the fourth when another has
+    assert first.steps[-1].end_s <= third.admitted_s < second.steps[-1].end_s
+    assert fourth.admitted_s >= min(second.steps[-1].end_s, third.steps[-1].end_s)
 
 
 def test_the_pool_makes_requests_wait(serve: Any) -> None:
-    served = serve(physics=Physics(prefill_a_s=0.1, step_d_s=0.005, kv_pool_tokens=1000))
+    served = serve(physics=Physics(prefill_a_s=0.3, step_d_s=0.005, kv_pool_tokens=1000))
     first = in_background(served.complete, " a" * 600, max_tokens=20)
     until(lambda: served.server._engine.running)
     second = served.complete(" b" * 600, max_tokens=20)
@@ -165,7 +202,7 @@ def test_the_pool_makes_requests_wait(serve: Any) -> None:
 
 
 def test_interference_slows_steps_of_several_requests(serve: Any) -> None:
-    served = serve(physics=Physics(prefill_a_s=0.05, step_d_s=0.005, interference=1.0))
+    served = serve(physics=Physics(prefill_a_s=0.3, step_d_s=0.005, interference=1.0))
     requests = [in_background(served.complete, f"prompt {index}", max_tokens=20) for index in range(2)]
     for request in requests:
         request.result(10)
@@ -307,7 +344,7 @@ def test_an_address_in_use_is_a_usage_error(serve: Any) -> None:
 
 
 def test_loading_ends(serve: Any) -> None:
-    served = serve(dialect="llamacpp", confounds=Confounds(loading_s=0.3))
+    served = serve(dialect="llamacpp", confounds=Confounds(loading_s=0.6))
     loading = served.get("/health")
     assert loading.status == 503
     assert loading.json["error"]["message"] == "Loading model"

@@ -501,11 +501,11 @@ def test_stalls_never_end(serve: Any) -> None:
 
 def test_late_first_token(serve: Any) -> None:
     served = faulty(serve, "late", delay_s=0.3)
-    served.chat()
-    served.chat()
-    usual, late = served.truths()
-    assert usual.writes[0].time_s - usual.received_s < 0.2
-    assert late.writes[0].time_s - late.received_s >= 0.32
+    for _ in range(6):
+        served.chat()
+    waits_s = [truth.writes[0].time_s - truth.received_s for truth in served.truths()]
+    assert min(waits_s[::2]) < 0.2  # of three: the machine may be late as well
+    assert min(waits_s[1::2]) >= 0.32
 
 
 @pytest.mark.parametrize(

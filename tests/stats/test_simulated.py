@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,19 @@ _STEP_S = 0.001
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """One sweep of a server with known laws."""
-    path: Path = tmp_path_factory.mktemp("law") / "run.jsonl"
+def run(tmp_path_factory: pytest.TempPathFactory, least_disturbed: Any) -> Run:
+    """A sweep of a server with known laws, by a client that was held up little."""
+
+    def lag_s(run: Run) -> float:
+        lags_s = sorted(trial.loop_lag_max_s or 0.0 for trial in run.trials)
+        return lags_s[-1 - len(lags_s) // 10]
+
+    found: Run = least_disturbed(lambda: swept(tmp_path_factory.mktemp("law")), lag_s, enough=0.005, num_attempts=3)
+    return found
+
+
+def swept(folder: Path) -> Run:
+    path = folder / "run.jsonl"
     with running(SimulateSpec(dialect="vllm", physics=PHYSICS)) as server:
         spec = SweepSpec(url=server.url, context_lens=LENGTHS, decode_len=8)
         outcome = asyncio.run(

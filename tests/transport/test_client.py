@@ -267,7 +267,7 @@ def test_no_connection_within_the_limit(loopback: Any) -> None:
                 await client.open()
             with pytest.raises(Unreachable, match="no connection within 100 ms"):
                 await client.get("/health", timeout_s=0.1)
-            assert time.monotonic() - started_at < 2
+            assert time.monotonic() - started_at < 5
 
     loopback.run(work())
 

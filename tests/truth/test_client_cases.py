@@ -20,7 +20,19 @@ from pathlib import Path
 import pytest
 from replay import pieces, replayed, without
 from trace_builder import header, repeats, request, steady, trial
-from truth_run import DRAFTED, QUICK, Swept, hosted, quiet, server_spec, sweep, sweep_of, sweep_spec, untimed
+from truth_run import (
+    DRAFTED,
+    NUM_TRIES,
+    QUICK,
+    Swept,
+    hosted,
+    quiet,
+    server_spec,
+    sweep,
+    sweep_of,
+    sweep_spec,
+    untimed,
+)
 
 from deepdraft.adapters import acceptance
 from deepdraft.bench.limits import first_token_limit_s
@@ -341,10 +353,14 @@ def test_c24_definitions_are_printed_and_tpot_leaves_prefill_out():
 @functools.cache
 def recorded_bursts() -> Run:
     """llama.cpp-2026-10/spec_selfdraft.sse at eight times its pace, as one measured request, bursts untold."""
-    trace, failure = replayed(
-        "llama.cpp-2026-10/chat_stream.headers", pieces("llama.cpp-2026-10/spec_selfdraft.sse", faster=8)
-    )
-    assert failure is None
+    for _ in range(NUM_TRIES):
+        trace, failure = replayed(
+            "llama.cpp-2026-10/chat_stream.headers", pieces("llama.cpp-2026-10/spec_selfdraft.sse", faster=8)
+        )
+        assert failure is None
+        steps = steps_of(trace)
+        if steps is not None and steps.num_steps == 11:  # else the machine made one burst of two, or two of one
+            break
     return repeats(trace, context_len=982, speculation="yes")
 
 

@@ -38,7 +38,7 @@ MACHINE_GUARDS = frozenset({"client_lag", "drift", "event_clock"})
 SLIPPED_S = 0.003
 BUSY_LOAD = 0.75
 """Above this load a core our own loop may have been late at moments when no event was due."""
-NUM_TRIES = 3
+NUM_TRIES = 5
 _START_LIMIT_S = 10.0
 
 
@@ -152,8 +152,10 @@ class Swept:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the machine had enough else to do to be late at any moment."""
-        return self.load_per_core > BUSY_LOAD
+        """Whether the machine had enough else to do to be late at any moment: by what it says of itself, or as the
+        server's writes show, which another process makes (no load average tells of a CPU that the host took away)."""
+        slipped = any(late_s >= SLIPPED_S for beside in self.besides for late_s in beside.server_late_s)
+        return self.load_per_core > BUSY_LOAD or slipped
 
     def slip_s(self, point: Point) -> float:
         """By how much the machine was late while this point was measured, at worst: server or client."""

@@ -13,24 +13,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import nn
 
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-NUM_ITERATIONS = 5
-
-
-def orthogonalized(matrices: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Nearly orthogonal factors of `matrices` (M, R, C): U V^T of each, singular values within about 0.7 to 1.2.
-
-    Five steps of the quintic Newton-Schulz iteration, in `dtype`; the result has the dtype of `matrices`.
-    """
-    a, b, c = NEWTON_SCHULZ
-    is_tall = matrices.shape[-2] > matrices.shape[-1]
-    x = (matrices.mT if is_tall else matrices).to(dtype)
-    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(NUM_ITERATIONS):
-        gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    orthogonal: torch.Tensor = (x.mT if is_tall else x).to(matrices.dtype)
-    return orthogonal
+from deepdraft.infer.drafter_training.muon import orthogonalized
 
 
 class Muon(torch.optim.Optimizer):

@@ -8,10 +8,10 @@ is named in words, since the same word means different things in different engin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from deepdraft.records import Acceptance, ServerReading
+from deepdraft.records import Acceptance, ServerReading, StepParts
 
 CONTRADICTION_FRAC = 0.05
 """Two sources that differ by more than this are said to contradict each other."""
@@ -101,6 +101,37 @@ def of_sglang_figures(figures: Mapping[str, Any], completion_tokens: int | None)
     )
 
 
+def of_deepdraft_usage(figures: Mapping[str, Any]) -> Acceptance | None:
+    """`usage.speculation` of our own server: rounds, drafted nodes, a histogram, and where the rounds' time went.
+
+    Its histogram counts what each round accepted, the last one included, which the end of the answer may have cut.
+    """
+    histogram = _counts(figures.get("accepted_len_histogram"))
+    num_rounds = _count(figures.get("num_rounds"))
+    if num_rounds is None or histogram is None:
+        return None
+    is_simulated = figures.get("is_simulated")
+    acceptance = Acceptance(
+        source="usage.speculation of the answer",
+        num_steps=num_rounds,
+        num_draft_tokens=_count(figures.get("num_draft_tokens")),
+        num_accepted_tokens=sum(length * times for length, times in enumerate(histogram)),
+        accepted_len_histogram=histogram,
+        is_simulated=is_simulated if isinstance(is_simulated, bool) else None,
+        parts=_step_parts(figures),
+    )
+    rounds_doubt = None
+    if sum(histogram) != num_rounds:
+        rounds_doubt = f"the histogram counts {sum(histogram)} rounds, the total {num_rounds}"
+    return _checked(replace(acceptance, doubt=rounds_doubt))
+
+
+def _step_parts(figures: Mapping[str, Any]) -> StepParts | None:
+    """Seconds by what they went into; None where there are none."""
+    known = {name: _seconds(figures.get(name)) for name in (each.name for each in fields(StepParts))}
+    return StepParts(**known) if any(value is not None for value in known.values()) else None
+
+
 def of_tensorrt_figure(tokens_per_iter: object) -> Acceptance | None:
     """TensorRT-LLM's `choices[].avg_decoded_tokens_per_iter`: a mean without counts. 1 is what a server without a
     drafter says too, so it tells nothing of a drafter."""
@@ -166,6 +197,8 @@ def with_steps_from(acceptance: Acceptance, counted: Acceptance | None) -> Accep
     """An answer's own counts, completed by the steps and depths of counters that agree with it on the tokens."""
     if counted is None or not counted.num_steps:
         return acceptance
+    if acceptance.accepted_len_histogram is not None and acceptance.num_steps == counted.num_steps:
+        return acceptance  # there is nothing to complete
     same = (
         acceptance.num_draft_tokens == counted.num_draft_tokens
         and acceptance.num_accepted_tokens == counted.num_accepted_tokens
@@ -257,6 +290,10 @@ def _count(value: object) -> int | None:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _counts(value: object) -> tuple[int, ...] | None:

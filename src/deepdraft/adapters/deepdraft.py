@@ -1,7 +1,8 @@
 """Our own server, `deepdraft serve`, read over HTTP like any other. Names and traps: docs/reference/servers.md.
 
-Every answer tells its cached tokens and every event its tokens, without a flag. Context limit and pool are two
-figures of /server_info, and a request must fit both. Nothing is imported from the server's code: what it is comes out
+Every answer tells its cached tokens and every event its tokens, without a flag; with a drafter the usage also tells
+what was drafted and accepted and where the rounds' time went. Context limit and pool are two figures of /server_info,
+and a request must fit both. Nothing is imported from the server's code: what it is comes out
 of its answers.
 """
 
@@ -11,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from deepdraft.adapters import acceptance as source
 from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.server import Server
-from deepdraft.records import Capabilities, ColdStep, Ternary
+from deepdraft.records import Acceptance, Capabilities, ColdStep, RequestTrace, Ternary
 from deepdraft.records.redact import redacted
 
 _STATE = "state"
@@ -40,7 +42,10 @@ class DeepdraftAdapter(Adapter):
         },
         num_running=(series("deepdraft:num_requests_running"),),
         num_waiting=(series("deepdraft:num_requests_waiting"),),
-        gauges={"kv_used_frac": (series("deepdraft:kv_cache_usage_perc"),)},
+        gauges={
+            "kv_used_frac": (series("deepdraft:kv_cache_usage_perc"),),
+            "spec_acceptance_len_recent": (series("deepdraft:spec_decode_acceptance_len"),),
+        },
         accepted_at_depth="deepdraft:spec_decode_num_accepted_tokens_per_pos_total",
     )
 
@@ -75,11 +80,25 @@ class DeepdraftAdapter(Adapter):
         """POST /flush_cache. 400 means that requests were running or waiting: not done."""
         return await self._flush_by("/flush_cache", lambda reply: reply.status == 400)
 
+    def stated_acceptance(self, trace: RequestTrace) -> Acceptance | None:
+        """From usage.speculation, which is there whenever a drafter is."""
+        return source.of_deepdraft_usage(object_of(trace.server_fields.get("speculation")))
+
 
 def deepdraft_capabilities(known: Capabilities, info: Mapping[str, Any]) -> Capabilities:
     """What /server_info tells; what it leaves out stays unknown."""
     radix_cache = info.get("has_radix_cache")
     speculation = _speculation(info)
+    drafting = object_of(info.get("speculation"))
+    simulated_len = drafting.get("simulate_acceptance_len")
+    simulates: Ternary = "no" if speculation == "no" else "unknown"
+    if "simulate_acceptance_len" in drafting:
+        simulates = "no" if simulated_len is None else "yes"
+    doubts = known.doubts
+    if simulates == "yes":
+        doubts += (
+            f"accepted lengths are simulated (--simulate-acceptance-len {simulated_len}): no drafter's result",
+        )
     return replace(
         known,
         version=_text(info.get("version")) or known.version,
@@ -92,7 +111,9 @@ def deepdraft_capabilities(known: Capabilities, info: Mapping[str, Any]) -> Capa
         cold_means=("flush",),
         prefix_cache="unknown" if radix_cache is None else "yes" if radix_cache else "no",
         speculation=speculation,
-        speculation_method=_text(object_of(info.get("speculation")).get("method")) if speculation == "yes" else None,
+        speculation_method=_method(drafting),
+        simulates_acceptance=simulates,
+        doubts=doubts,
         settings=redacted({name: value for name, value in info.items() if name != _STATE}),
     )
 
@@ -102,6 +123,17 @@ def _speculation(info: Mapping[str, Any]) -> Ternary:
     if "speculation" not in info:
         return "unknown"
     return "no" if info["speculation"] is None else "yes"
+
+
+def _method(drafting: Mapping[str, Any]) -> str | None:
+    """The drafter's method, and what of its drafts is verified: `dflash tree of 16`, `dflash chain of 7`."""
+    method = _text(drafting.get("method"))
+    budget, top_k = whole(drafting.get("tree_budget")), whole(drafting.get("tree_top_k"))
+    if method is None or method == "ngram" or budget is None or top_k is None:
+        return method
+    if top_k > 1:
+        return f"{method} tree of {budget}"
+    return f"{method} chain of {min(budget, whole(drafting.get('draft_len')) or budget)}"
 
 
 def _text(value: Any) -> str | None:

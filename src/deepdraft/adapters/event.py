@@ -51,7 +51,8 @@ class EventFacts(msgspec.Struct):
     error: Any = None
     """The error as the server sent it, when kind is ERROR."""
     figures: dict[str, Any] | None = None
-    """The engine's own figures, verbatim: timings, metrics, sglext, meta_info, prompt_progress ..."""
+    """The engine's own figures, verbatim: timings, metrics, sglext, meta_info, prompt_progress, usage.speculation
+    (as "speculation") ..."""
 
     @property
     def text(self) -> str:
@@ -97,6 +98,9 @@ def _add_figures(facts: EventFacts, payload: dict[str, Any]) -> None:
         facts.usage_tokens = _count(usage.get("completion_tokens"))
         if facts.kind == trace.OTHER:
             facts.kind = trace.USAGE
+        speculation = usage.get("speculation")
+        if type(speculation) is dict:
+            facts.figures = {**(facts.figures or {}), "speculation": speculation}
     for key in _FIGURE_KEYS:
         figure = payload.get(key)
         if figure is None:

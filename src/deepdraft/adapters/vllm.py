@@ -150,6 +150,7 @@ def vllm_capabilities(known: Capabilities, page: MetricsPage | None, info: Any) 
         has_counters="no" if page is None else "yes",
         speculation="yes" if method else speculation,
         speculation_method=method,
+        simulates_acceptance=_simulates_acceptance(config),
         settings=redacted(settings),
         doubts=tuple(doubts),
     )
@@ -162,6 +163,14 @@ def _speculation_method(config: Any) -> str | None:
         return match[1] if match else None
     method = object_of(object_of(config).get("speculative_config")).get("method")
     return method if isinstance(method, str) else None
+
+
+def _simulates_acceptance(config: Any) -> Ternary:
+    """By `rejection_sample_method` of a configuration that is told as JSON."""
+    speculative = object_of(config).get("speculative_config")
+    if not isinstance(speculative, dict) or "rejection_sample_method" not in speculative:
+        return "unknown"
+    return "yes" if speculative["rejection_sample_method"] == "synthetic" else "no"
 
 
 def _deep(config: Any, *names: str) -> int | None:

@@ -1,4 +1,4 @@
-"""`deepdraft compare A B`: two configurations side by side, from results files or measured in turns."""
+"""`deepdraft compare A B`: configurations side by side, from results files or measured in turns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ def add_command(commands: Any) -> None:
         description="Pairs the points of results files by what was asked and gives, per context length, the ratio of "
         "TTFT, ms/token and tokens/step with its interval and a verdict; and the context length beyond which the "
         "second file (B) stops being faster than the first (A). More than two files: the best per context length. "
-        "With --run: measures two servers in turns, A B B A, so that drift cancels, and compares them. Needs the "
-        "extra `analysis`.",
+        "With --run: measures servers in turns, A B B A, so that drift cancels, and compares them; a server is a "
+        "URL, or 'embedded' with drafting flags behind it. Needs the extra `analysis`.",
         epilog="Examples: deepdraft compare plain.jsonl drafter.jsonl --gate tpot=5%,ttft=10% | deepdraft compare "
-        "--run http://localhost:8000 http://localhost:8001 --context-len 1k-128k*2",
+        "--run http://localhost:8000 http://localhost:8001 --context-len 1k-128k*2 | deepdraft compare --run "
+        "embedded 'embedded --drafter embedded' --context-len 1k,4k,16k",
     )
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="results files, the first is the baseline; with --run: URLs"
+        "files", nargs="+", metavar="FILE", help="results files, the first is the baseline; with --run: servers"
     )
     parser.add_argument(
         "--gate",
@@ -46,7 +47,7 @@ def add_command(commands: Any) -> None:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("measuring, with --run")
-    group.add_argument("--run", dest="is_run", action="store_true", help="measure two URLs in turns")
+    group.add_argument("--run", dest="is_run", action="store_true", help="measure servers in turns")
     group.add_argument(
         "--switch-command",
         metavar="COMMAND",
@@ -57,7 +58,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="PREFIX",
-        help="results go to PREFIX-a.jsonl and PREFIX-b.jsonl (deepdraft-<time>)",
+        help="results go to PREFIX-a.jsonl, PREFIX-b.jsonl ... (deepdraft-<time>)",
     )
     group.add_argument("--quiet", action="store_true", default=None, help="no progress on standard error")
     add_measure_flags(parser.add_argument_group("what is measured, with --run (4 repeats)"))
@@ -91,7 +92,7 @@ def _run_and_compare(namespace: argparse.Namespace) -> int:
     code = 0
     if len(runs) == len(outcomes):
         code = _print(namespace, runs, _labels(paths))
-        print(f"results in {' and '.join(map(str, paths))}", file=sys.stderr)
+        print(f"results in {', '.join(map(str, paths))}", file=sys.stderr)
         is_flawed = any(run.refusals or any(point.num_failed for point in points_of(run)) for run in runs)
         code = code or int(is_flawed)
     problem = first_problem(outcomes)

@@ -1,10 +1,16 @@
-"""`deepdraft compare --run`: measure two configurations in turns, each into a results file of its own."""
+"""`deepdraft compare --run`: measure configurations in turns, each into a results file of its own.
+
+A configuration is a URL, or an embedded server with its drafting flags in one word: "embedded --drafter ngram".
+Embedded servers all run at once, and one that isn't measured waits without using the processor.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import datetime
+import string
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepdraft.cli.connection import access, recorded_command_line
+from deepdraft.cli.drafting import embedded_server, is_embedded
+from deepdraft.cli.measured_server import measured_server
 from deepdraft.cli.sweep_spec import asked_spec
 from deepdraft.errors import DeepdraftError, ServerError, UsageError
 from deepdraft.records import Limits, SweepSpec
@@ -25,27 +33,30 @@ _NUM_REPEATS = 4
 _SWITCH_WAIT_S = 900.0
 """How long a server may take to come up after a switch, where --wait-server does not say."""
 _STANDARD_ERROR = 2
-_NAMES = ("A", "B")
+_NAMES = string.ascii_uppercase
+_HINT = "deepdraft compare --run http://localhost:8000 http://localhost:8001, or: embedded 'embedded --drafter ngram'"
 
 
 def measured(namespace: argparse.Namespace) -> tuple[list[Outcome], list[Path]]:
-    """Run both sweeps to their end; returns their outcomes and files, A first.
+    """Run all sweeps to their end; returns their outcomes and files, A first.
 
     Raises UsageError for flags that can't be used.
     """
     from deepdraft.cli.interruption import interruption
 
-    urls = _urls(namespace)
-    specs = [_spec(namespace, url) for url in urls]
-    paths = _paths(namespace)
-    with interruption() as signals:
+    specs = [_spec(namespace, name) for name in _servers(namespace)]
+    if any(spec.context_lens != specs[0].context_lens for spec in specs):
+        raise UsageError("these servers have no lengths in common by default", hint="give --context-len")
+    paths = _paths(namespace, len(specs))
+    with interruption() as signals, contextlib.ExitStack() as started:
+        urls = [started.enter_context(measured_server(spec, is_quiet=bool(namespace.quiet))) for spec in specs]
         return signals.run(_sweeps(namespace, specs, urls, paths)), paths
 
 
 async def _sweeps(
     namespace: argparse.Namespace, specs: Sequence[SweepSpec], urls: Sequence[str], paths: Sequence[Path]
 ) -> list[Outcome]:
-    """Both sweeps at once, in turns. When one can't go on the other stops too: alone it compares with nothing."""
+    """All sweeps at once, in turns. When one can't go on the others stop too: one alone compares with nothing."""
     from deepdraft.bench.turns import Turns
 
     command: str | None = namespace.switch_command
@@ -117,47 +128,47 @@ async def _switch(command: str, name: str) -> None:
         raise ServerError(f"--switch-command failed for {name}: exit code {code}")
 
 
-def _urls(namespace: argparse.Namespace) -> list[str]:
-    urls: list[str] = list(namespace.files)
-    if any("://" not in url for url in urls):
-        raise UsageError(
-            "--run takes URLs", hint="deepdraft compare --run http://localhost:8000 http://localhost:8001"
-        )
+def _servers(namespace: argparse.Namespace) -> list[str]:
+    """What is to be measured, A first: URLs and embedded servers."""
+    names: list[str] = list(namespace.files)
+    if any("://" not in name and not is_embedded(name) for name in names):
+        raise UsageError("--run takes URLs and embedded servers", hint=_HINT)
     if namespace.switch_command is None:
-        if len(urls) != 2:
-            raise UsageError("--run takes two URLs, or one with --switch-command")
-        return urls
-    if len(urls) != 1:
+        if not 2 <= len(names) <= len(_NAMES):
+            raise UsageError("--run takes two servers or more, or one URL with --switch-command", hint=_HINT)
+        return names
+    if len(names) != 1 or is_embedded(names[0]):
         raise UsageError("--switch-command is for one server: give one URL")
     if "{}" not in namespace.switch_command:
         raise UsageError(
             "--switch-command does not say where the name goes", hint="write './serve.sh {}': {} is A or B"
         )
-    return urls * 2
+    return names * 2
 
 
-def _spec(namespace: argparse.Namespace, url: str) -> SweepSpec:
-    """What is asked of one of the two servers."""
+def _spec(namespace: argparse.Namespace, name: str) -> SweepSpec:
+    """What is asked of one of the servers."""
+    url, flags = embedded_server(name) if is_embedded(name) else (name, ())
     facts: dict[str, Any] = {**vars(namespace), "url": url, "embedded": None}
     if namespace.num_repeats is None:
         facts["num_repeats"] = _NUM_REPEATS
-    spec = asked_spec(argparse.Namespace(**facts))
+    spec = replace(asked_spec(argparse.Namespace(**facts)), embedded_flags=flags)
     if namespace.switch_command is None or namespace.wait_server is not None:
         return spec
     limits: Limits = replace(spec.limits, server_wait_s=_SWITCH_WAIT_S, start_wait_s=_SWITCH_WAIT_S)
     return replace(spec, limits=limits)
 
 
-def _paths(namespace: argparse.Namespace) -> list[Path]:
-    """The two results files: PREFIX-a.jsonl and PREFIX-b.jsonl."""
+def _paths(namespace: argparse.Namespace, num_servers: int) -> list[Path]:
+    """The results files: PREFIX-a.jsonl, PREFIX-b.jsonl ..."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     prefix: Path = namespace.out or Path(f"deepdraft-{stamp}")
     if prefix.suffix == ".jsonl":
         prefix = prefix.with_suffix("")
-    return [prefix.with_name(f"{prefix.name}-{name.lower()}.jsonl") for name in _NAMES]
+    return [prefix.with_name(f"{prefix.name}-{name.lower()}.jsonl") for name in _NAMES[:num_servers]]
 
 
 def first_problem(outcomes: Sequence[Outcome]) -> DeepdraftError | None:
-    """What ended the measurement early; of a sweep that was stopped because of the other, the other's."""
+    """What ended the measurement early; of a sweep that was stopped because of another, the other's."""
     problems = [outcome.problem for outcome in outcomes if outcome.problem is not None]
     return min(problems, key=lambda problem: problem.exit_code) if problems else None

@@ -85,9 +85,8 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"deepdraft {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (
-        sweep, show, import_results, explain, compare, plan, report, servers, serve, train_drafter, simulate, selftest,
-    ):  # fmt: skip
+    named = (sweep, show, import_results, explain, compare, plan, report, servers, serve, train_drafter)
+    for module in (*named, simulate, selftest):
         module.add_command(commands)
     return top
 

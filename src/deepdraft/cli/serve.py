@@ -8,8 +8,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from deepdraft.cli.drafting import NONE, add_drafting_flags, check_drafting
+from deepdraft.cli.value import count, count_or_none, tokens, whole
 from deepdraft.errors import UsageError
-from deepdraft.units import token_count
 
 if TYPE_CHECKING:
     from deepdraft.infer.server.settings import ServeSettings
@@ -48,45 +49,53 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     model.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="to compute in (float32)")
     model.add_argument(
-        "--attention-backend", choices=("torch", "reference"), help="reference is slow and exact (torch)"
+        "--attention-backend",
+        choices=("auto", "native", "torch", "reference"),
+        help="reference is slow and exact (auto: native where it was built, else torch)",
     )
-    model.add_argument("--num-threads", type=_count, metavar="N", help="of the forward pass (all cores but one)")
+    model.add_argument("--num-threads", type=count, metavar="N", help="of the forward pass (all cores but one)")
 
     room = parser.add_argument_group("limits and memory")
     room.add_argument(
         "--max-context-len",
         "--context-len",
-        type=_tokens,
+        type=tokens,
         metavar="TOKENS",
         help="prompt and output of one request, like 32k (what the model is made for)",
     )
-    room.add_argument("--kv-pool-tokens", type=_tokens, metavar="TOKENS", help="room for all requests together")
+    room.add_argument("--kv-pool-tokens", type=tokens, metavar="TOKENS", help="room for all requests together")
     room.add_argument(
         "--mem-fraction",
         type=float,
         metavar="F",
         help="or: the pool's share of the memory that is free after the weights (0.25, at most 4 full contexts)",
     )
-    room.add_argument("--page-size", type=_count, metavar="N", help=f"tokens of a page ({DEFAULT_PAGE_SIZE})")
+    room.add_argument("--page-size", type=count, metavar="N", help=f"tokens of a page ({DEFAULT_PAGE_SIZE})")
     room.add_argument(
         "--chunked-prefill-size",
         "--chunk-len",
         dest="chunk_len",
-        type=_tokens,
+        type=tokens,
         metavar="TOKENS",
         help=f"prompt tokens of one pass; a running request waits that long ({DEFAULT_CHUNK_LEN})",
     )
     room.add_argument(
-        "--max-running-requests", type=_count, metavar="N", help=f"in one batch ({DEFAULT_MAX_RUNNING_REQUESTS})"
+        "--max-running-requests", type=count, metavar="N", help=f"in one batch ({DEFAULT_MAX_RUNNING_REQUESTS})"
     )
     room.add_argument(
         "--max-queued-requests",
-        type=_count_or_none,
+        type=count_or_none,
         default=defaults.DEFAULT_MAX_QUEUED_REQUESTS,
         metavar="N",
         help="that may wait beside them; more get 503 (%(default)s)",
     )
     room.add_argument("--no-radix-cache", action="store_true", help="never reuse the KV of a common prefix")
+
+    room.add_argument(
+        "--defragment", action="store_true", help="between steps, put a request's scattered pages side by side"
+    )
+
+    add_drafting_flags(parser.add_argument_group("drafting"))
 
     door = parser.add_argument_group("the address")
     door.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
@@ -96,7 +105,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     door.add_argument(
         "--max-body-bytes",
-        type=_count,
+        type=count,
         default=defaults.DEFAULT_MAX_BODY_BYTES,
         metavar="N",
         help="larger requests get 413 (%(default)s)",
@@ -148,6 +157,7 @@ def settings_of(namespace: argparse.Namespace) -> ServeSettings:
         raise UsageError(f"--mem-fraction must be above 0 and at most 1: {namespace.mem_fraction:g}")
     if namespace.mem_fraction is not None and namespace.kv_pool_tokens is not None:
         raise UsageError("the KV pool is stated twice", hint="use either --mem-fraction or --kv-pool-tokens")
+    check_drafting(namespace)
     return ServeSettings(
         model=namespace.model,
         served_model_names=tuple(namespace.served_model_name or ()),
@@ -163,6 +173,14 @@ def settings_of(namespace: argparse.Namespace) -> ServeSettings:
         attention_backend=namespace.attention_backend,
         dtype=namespace.dtype,
         num_threads=namespace.num_threads,
+        drafter=namespace.drafter or NONE,
+        tree_budget=namespace.tree_budget,
+        tree_top_k=namespace.tree_top_k,
+        is_spine_first=bool(namespace.is_spine_first),
+        draft_window=namespace.draft_window,
+        draft_sink=namespace.draft_sink,
+        simulate_acceptance_len=namespace.simulate_acceptance_len,
+        defragment=namespace.defragment,
         has_radix_cache=not namespace.no_radix_cache,
         is_checked=namespace.check,
         api_key=namespace.api_key or os.environ.get(KEY_VARIABLE) or None,
@@ -173,30 +191,8 @@ def settings_of(namespace: argparse.Namespace) -> ServeSettings:
     )
 
 
-def _tokens(text: str) -> int:
-    try:
-        return token_count(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(error.message) from None
-
-
-def _whole(text: str, low: int, high: int | None = None) -> int:
-    if not text.isdecimal() or int(text) < low or (high is not None and int(text) > high):
-        bounds = f"from {low} to {high}" if high is not None else f"of {low} or more"
-        raise argparse.ArgumentTypeError(f"not a whole number {bounds}: {text!r}")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _count_or_none(text: str) -> int:
-    return _whole(text, 0)
-
-
 def _port(text: str) -> int:
-    return _whole(text, 0, 65_535)
+    return whole(text, 0, 65_535)
 
 
 def _seconds(text: str) -> float:

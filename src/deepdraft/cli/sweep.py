@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
 import math
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepdraft.cli.connection import access, add_connection_flags, recorded_command_line
+from deepdraft.cli.drafting import add_drafting_flags
+from deepdraft.cli.measured_server import measured_server
 from deepdraft.cli.output import write_out
 from deepdraft.cli.sweep_spec import asked_spec, resumed_spec
 from deepdraft.errors import UsageError
@@ -44,6 +44,7 @@ def add_command(commands: Any) -> None:
         help="measure a small real model on a real server started on this machine: deepdraft (our own stack and "
         "model) or llamacpp (deepdraft)",
     )
+    add_drafting_flags(parser.add_argument_group("how the embedded server drafts"))
     add_measure_flags(parser.add_argument_group("what is measured"))
     add_connection_flags(parser)
     add_patience_flags(parser.add_argument_group("patience"))
@@ -165,7 +166,7 @@ def run(namespace: argparse.Namespace) -> int:
         if earlier.is_complete:
             print(f"{path} is complete: nothing to resume", file=sys.stderr)
             return _print(namespace, path, earlier)
-    with interruption() as signals, _server(spec, is_quiet=namespace.quiet) as url:
+    with interruption() as signals, measured_server(spec, is_quiet=namespace.quiet) as url:
         return _measure(namespace, spec, url, path, signals, is_resumed=is_resumed)
 
 
@@ -238,23 +239,6 @@ def _results_path(namespace: argparse.Namespace) -> tuple[Path, bool]:
         return namespace.out, True
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     return namespace.out or Path(f"deepdraft-{stamp}.jsonl"), False
-
-
-@contextlib.contextmanager
-def _server(spec: SweepSpec, *, is_quiet: bool) -> Iterator[str]:
-    """The URL to measure; starts the embedded server when that is asked for."""
-    from deepdraft.bench.plan import decode_len
-    from deepdraft.embedded import embedded_engine, running
-
-    engine = embedded_engine(spec.url)
-    if engine is None:
-        yield spec.url
-        return
-    longest = max(length + decode_len(spec, length) + 1 for length in spec.context_lens)
-    if not is_quiet:
-        print(f"starting the embedded server ({engine.label}) ...", file=sys.stderr)
-    with running(engine(context_len=longest, num_slots=max(spec.concurrencies))) as server:
-        yield server.url
 
 
 # --- values of flags

@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from deepdraft.cli.connection import extra_body
+from deepdraft.cli.drafting import check_embedded_words, drafting_words
 from deepdraft.errors import UsageError
 from deepdraft.records import Header, Limits, SweepSpec
 from deepdraft.records.redact import REDACTED, redacted
@@ -25,16 +26,17 @@ _FLAGS = {
     "num_requests": "--requests",
     "needle_depth": "--needle",
     "num_warmups": "--warmups",
+    "embedded_flags": "how the embedded server drafts",
 }
 """Names of flags that are not the spec's own."""
-_LISTS = ("context_lens", "concurrencies", "extra_body", "limits", "url", "server_log")
+_LISTS = ("embedded_flags", "context_lens", "concurrencies", "extra_body", "limits", "url", "server_log")
 _PATIENCE = ("server_log",)
 """What a resumed sweep may change besides its limits: nothing of it decides what is measured."""
 
 
 def asked_spec(namespace: argparse.Namespace) -> SweepSpec:
     """The spec of a new sweep. Raises UsageError for what can't be used or contradicts itself."""
-    from deepdraft.embedded import embedded_engine
+    from deepdraft.embedded import embedded_engine, engine_name
 
     url = _url(namespace)
     if url is None:
@@ -48,6 +50,7 @@ def asked_spec(namespace: argparse.Namespace) -> SweepSpec:
         if engine is None:
             raise UsageError("nothing to measure", hint="give --context-len, for example --context-len 1k,16k,128k")
         given["context_lens"] = token_counts(engine.default_context_lens)
+    check_embedded_words(given.get("embedded_flags", ()), engine_name(url))
     spec = SweepSpec(url=url, limits=Limits(**_given_limits(namespace)), **given)
     _refuse_contradictions(spec)
     return spec
@@ -101,6 +104,9 @@ def _given(namespace: argparse.Namespace) -> dict[str, Any]:
         for field in fields(SweepSpec)
         if field.name not in _LISTS and (value := getattr(namespace, field.name)) is not None
     }
+    words = drafting_words(namespace)
+    if words:
+        given["embedded_flags"] = words
     if namespace.context_len is not None:
         given["context_lens"] = token_counts(namespace.context_len)
     if namespace.concurrency is not None:
@@ -174,6 +180,10 @@ def _flag(name: str) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "not given"
+    if not value and isinstance(value, tuple):
+        return "not said"
+    if isinstance(value, tuple) and isinstance(value[0], str):
+        return " ".join(value)
     if isinstance(value, tuple):
         return ",".join(str(each) for each in value)
     if isinstance(value, float) and math.isfinite(value):

@@ -3,10 +3,11 @@
 The parts and the residual sum to what was measured; the residual is printed, never hidden. Where the tokens a step
 are not known the time is that of a token, and with more than one token a step each part is an upper bound.
 
-Measured parts: a source may give seconds summed over an answer (figures of a reported point beside the catalogue,
-whose definition says "summed over the answer": a profile's buckets); a run without the drafter gives what drafting
-and verifying add. Computed parts are floors: weights and KV cache read once at full bandwidth, two all-reduces a
-layer at their measured latency; without CUDA graphs launches are estimated.
+Measured parts: a server may tell what each part of its steps took (then nothing is computed for that length, and the
+residual is what lies between its clock and the client's). A source may give seconds summed over an answer (figures
+of a reported point beside the catalogue, whose definition says "summed over the answer": a profile's buckets); a run
+without the drafter gives what drafting and verifying add. Computed parts are floors: weights and KV cache read once
+at full bandwidth, two all-reduces a layer at their measured latency; without CUDA graphs launches are estimated.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from deepdraft.diagnosis.case import Case
 from deepdraft.diagnosis.curve import GuardedPoint
 from deepdraft.diagnosis.mode import is_eager
 from deepdraft.diagnosis.pairing import pairs
+from deepdraft.metrics import STEP_PARTS
 
 _KERNELS_A_LAYER = 10
 _LAUNCH_S = 5e-6
@@ -53,8 +55,28 @@ class Attribution:
 def attributions(case: Case) -> tuple[Attribution, ...]:
     """One for each length of the decode curve, and one for each reported point with buckets, by growing length."""
     buckets = [found for point in case.points if (found := _from_buckets(point)) is not None]
+    told = [found for point in case.points if (found := _from_server(point)) is not None]
+    told_lens = {each.context_len for each in told}
     floors = _from_floors(case) if case.model is not None and case.device is not None else ()
-    return tuple(sorted((*floors, *buckets), key=lambda each: each.context_len))
+    computed = [each for each in floors if each.context_len not in told_lens]
+    return tuple(sorted((*computed, *told, *buckets), key=lambda each: each.context_len))
+
+
+def _from_server(point: GuardedPoint) -> Attribution | None:
+    """The step of the sample in the middle, with its own parts; None at load, where steps are shared."""
+    whole_s = point.median("step_s")
+    if whole_s is None or point.point.concurrency != 1 or point.is_hit:
+        return None
+    having = [each for each in point.point.samples if "step_s" in each.figures and "step_verify_s" in each.figures]
+    if not having:
+        return None
+    middle = min(having, key=lambda each: abs(each.figures["step_s"] - whole_s)).figures
+    parts = tuple(
+        Part(name=name, seconds=middle[f"step_{name}_s"], source=f"{what}, by the server's clock")
+        for name, what in STEP_PARTS.items()
+        if f"step_{name}_s" in middle
+    )
+    return Attribution(context_len=point.context_len, per="step", measured_s=middle["step_s"], parts=parts)
 
 
 def _from_buckets(point: GuardedPoint) -> Attribution | None:

@@ -119,8 +119,29 @@ _LLAMACPP: Mapping[Topic, str] = MappingProxyType(
     }
 )
 
+_DEEPDRAFT: Mapping[Topic, str] = MappingProxyType(
+    {
+        **_GENERAL,
+        "drafter_off": "start with --drafter none",
+        "draft_len": "lower --tree-budget, or draft a chain (--tree-top-k 1)",
+        "draft_window": "--draft-window 512",
+        "synthetic_acceptance": "--simulate-acceptance-len N",
+        "request_acceptance": "read usage.speculation of each answer",
+        "attention_backend": "--attention-backend torch",
+        "page_size": "--page-size 16",
+        "cuda_graph": "nothing to set: there are no CUDA graphs here",
+        "chunk": "lower --chunked-prefill-size",
+        "pool_up": "raise --kv-pool-tokens or --mem-fraction",
+        "context_limit": "lower --max-context-len",
+        "max_running": "lower --max-running-requests",
+        "cold": "POST /flush_cache before each request, or --no-radix-cache",
+        "cached_told": "read usage.prompt_tokens_details of each answer",
+        "preemptions": "watch deepdraft:num_preemptions_total",
+    }
+)
+
 _BY_ENGINE: Mapping[str, Mapping[Topic, str]] = MappingProxyType(
-    {"sglang": _SGLANG, "vllm": _VLLM, "llamacpp": _LLAMACPP}
+    {"sglang": _SGLANG, "vllm": _VLLM, "llamacpp": _LLAMACPP, "deepdraft": _DEEPDRAFT}
 )
 
 

@@ -5,7 +5,7 @@ with the caller. Our own inference stack stands behind it, or llama.cpp: a serve
 """
 
 from deepdraft.embedded.deepdraft import DeepdraftSpec
-from deepdraft.embedded.engines import DEFAULT_ENGINE, embedded_engine, embedded_url
+from deepdraft.embedded.engines import DEFAULT_ENGINE, embedded_engine, embedded_url, engine_name
 from deepdraft.embedded.llamacpp import LlamacppSpec
 from deepdraft.embedded.process import EmbeddedServer, running
 from deepdraft.embedded.spec import EmbeddedSpec
@@ -18,5 +18,6 @@ __all__ = [
     "LlamacppSpec",
     "embedded_engine",
     "embedded_url",
+    "engine_name",
     "running",
 ]

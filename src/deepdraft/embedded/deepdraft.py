@@ -12,6 +12,8 @@ from typing import ClassVar
 
 from deepdraft.embedded.spec import EmbeddedSpec, num_cores
 
+_DRAFT_ROOM_LEN = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepdraftSpec(EmbeddedSpec):
@@ -24,17 +26,22 @@ class DeepdraftSpec(EmbeddedSpec):
     """The embedded model, or a path: whatever `deepdraft serve --model` takes."""
 
     def command(self) -> list[str]:
-        """See EmbeddedSpec. What is missing is said by the child, in one line."""
+        """See EmbeddedSpec. `flags`: of drafting. What is missing is said by the child, in one line."""
         words = [sys.executable, "-m", "deepdraft", "serve", "--model", self.model, "--port", "0"]
         words += ["--max-context-len", str(self.slot_len)]
-        words += ["--kv-pool-tokens", str(self.slot_len * self.num_slots)]
+        words += ["--kv-pool-tokens", str((self.slot_len + self._draft_room_len) * self.num_slots)]
         words += ["--max-running-requests", str(self.num_slots)]
         words += ["--num-threads", str(self._num_threads)]
-        return [*words, "--parent-stdin"]
+        return [*words, *self.flags, "--parent-stdin"]
 
     def environment(self) -> Mapping[str, str]:
         """Threads that wait for work sleep, and leave their cores to the client."""
         return {"OMP_WAIT_POLICY": "PASSIVE"}
+
+    @property
+    def _draft_room_len(self) -> int:
+        """Slots for drafts that are not accepted yet, so that a request at the limit is still drafted for."""
+        return _DRAFT_ROOM_LEN if self.flags else 0
 
     @property
     def _num_threads(self) -> int:

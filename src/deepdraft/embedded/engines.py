@@ -23,13 +23,18 @@ def embedded_url(name: str) -> str:
 
 def embedded_engine(url: str) -> type[EmbeddedSpec] | None:
     """The engine that a spec's URL names; None when it is a URL. Raises UsageError for an unknown engine."""
-    start, _, name = url.partition(" ")
-    if start != _URL:
+    name = engine_name(url)
+    if name is None:
         return None
-    engine = name or DEFAULT_ENGINE
-    if engine not in ENGINES:
-        raise _unknown(engine)
-    return ENGINES[engine]
+    if name not in ENGINES:
+        raise _unknown(name)
+    return ENGINES[name]
+
+
+def engine_name(url: str) -> str | None:
+    """The name of the embedded engine that a spec's URL stands for, known or not; None when it is a URL."""
+    start, _, name = url.partition(" ")
+    return (name or DEFAULT_ENGINE) if start == _URL else None
 
 
 def _unknown(name: str) -> UsageError:

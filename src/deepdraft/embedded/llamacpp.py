@@ -40,7 +40,9 @@ class LlamacppSpec(EmbeddedSpec):
     """Another GGUF file."""
 
     def command(self) -> list[str]:
-        """See EmbeddedSpec."""
+        """See EmbeddedSpec. Takes no flags: its settings are fields."""
+        if self.flags:
+            raise UsageError(f"the embedded llama.cpp takes no {self.flags[0]}")
         if importlib.util.find_spec("xllamacpp") is None:
             raise UsageError("the embedded llama.cpp is not installed", hint=_INSTALL_HINT)
         path = smollm2_path() if self.model_path is None else self.model_path

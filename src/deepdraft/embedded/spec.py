@@ -31,6 +31,8 @@ class EmbeddedSpec(ABC):
     """Requests of that length that run at once."""
     num_threads: int | None = None
     """None: what measured best for this engine beside a client on the same machine."""
+    flags: tuple[str, ...] = ()
+    """Further words for the engine's own command line. Raises UsageError in `command` where it takes none."""
 
     @abstractmethod
     def command(self) -> list[str]:

@@ -12,6 +12,7 @@ from deepdraft.guards.early_stop import early_stop
 from deepdraft.guards.event_clock import event_clock
 from deepdraft.guards.guard import GuardReport, PointEvidence, State
 from deepdraft.guards.prompt_len import prompt_len
+from deepdraft.guards.simulated_acceptance import simulated_acceptance
 from deepdraft.guards.text_label import TextLabel, text_label
 from deepdraft.guards.truncation import truncation
 from deepdraft.metrics import Point, points_of
@@ -23,6 +24,7 @@ GUARDS: tuple[Callable[[PointEvidence], GuardReport], ...] = (
     truncation,
     early_stop,
     bundled_tokens,
+    simulated_acceptance,
     event_clock,
     background_load,
     client_lag,

@@ -1,11 +1,9 @@
-"""The engine: submit requests, then step until there is no work. schedule -> run -> sample -> commit.
+"""The engine: submit requests, then step until there is no work.
 
-Single-threaded: only the thread that steps it may touch it. Text, HTTP and clocks of requests are the server's.
+    schedule -> draft -> run -> choose -> compact -> commit
 
-Where drafting comes in: between `schedule` and `run` a drafter proposes tokens for the decode parts, which become
-parts to verify (drafts behind the bonus token, tail mask and depths of a tree, logits of all rows). After the run
-every row is sampled as here, a walk follows the sampled tokens down the tree, `PagePool.move` packs the rows of the
-path behind the prefix, and `commit` takes the path's tokens at once and truncates inside.
+Drafting and what belongs to it (`speculation`) is left out where there is no drafter. Single-threaded: only the
+thread that steps it may touch it. Text, HTTP and clocks of requests are the server's.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from dataclasses import asdict
 import torch
 
 from deepdraft.infer.commit import Committed, commit
+from deepdraft.infer.drafters.drafter import Drafter
 from deepdraft.infer.engine_stats import EngineCounts, EngineStats
 from deepdraft.infer.errors import InvalidRequest, LawBroken
 from deepdraft.infer.kernels.select import attention_backend
@@ -26,25 +25,39 @@ from deepdraft.infer.kv.pool import PagePool
 from deepdraft.infer.models.model import Model
 from deepdraft.infer.page_ledger import PageLedger
 from deepdraft.infer.pool_size import kv_dtype
-from deepdraft.infer.request import Output, Request, TokenLogprob
+from deepdraft.infer.request import Output, Request, RequestSpeculation
 from deepdraft.infer.request_check import check_request
 from deepdraft.infer.runner import Runner
-from deepdraft.infer.sampler import Sampled, SamplingRow, sample
 from deepdraft.infer.scheduler import Schedule, Scheduler
 from deepdraft.infer.sequence import Sequence
-from deepdraft.infer.settings import EngineSettings
-from deepdraft.infer.step_record import StepLog, StepRecord
+from deepdraft.infer.settings import DEFRAGMENT_MAX_PAGES, EngineSettings, SpeculationSettings
+from deepdraft.infer.speculation import Speculator
+from deepdraft.infer.step_record import Laps, Round, StepLog, StepRecord, speculation_after
 from deepdraft.infer.tokenizer.detokenizer import Detokenizer
 from deepdraft.infer.tokenizer.tokenizer import Tokenizer
+from deepdraft.infer.verification import Chosen, Drafted, choose, compact, rounds, undrafted
 
 
 class Engine:
-    """One model, one pool, many requests."""
+    """One model, one pool, many requests; with a drafter, fewer steps for the same output."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, settings: EngineSettings) -> None:
-        """Allocates the pool. Raises UsageError for settings that can't be used."""
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        settings: EngineSettings,
+        drafter: Drafter | None = None,
+        speculation: SpeculationSettings | None = None,
+    ) -> None:
+        """Allocates the pool, in which the drafter's layers follow the model's. `speculation` is the drafter's; None:
+        as SpeculationSettings says. Raises UsageError for settings that can't be used."""
         device = torch.device(settings.device)
-        layout = kv_layout(model.config, page_size=settings.page_size, dtype=kv_dtype(settings.kv_dtype))
+        layout = kv_layout(
+            model.config,
+            page_size=settings.page_size,
+            dtype=kv_dtype(settings.kv_dtype),
+            drafter_layers=drafter.kv_layers if drafter else (),
+        )
         self.settings = settings
         self.pool = PagePool(layout, settings.kv_pool_tokens // settings.page_size, device)
         self.steps = StepLog(settings.max_step_records)
@@ -56,7 +69,14 @@ class Engine:
         self._scheduler = Scheduler(
             self._ledger, chunk_len=settings.chunk_len, max_running_requests=settings.max_running_requests
         )
-        self._runner = Runner(model, self.pool, attention_backend(settings.attention_backend, device))
+        attention = attention_backend(settings.attention_backend, device)
+        self._runner = Runner(model, self.pool, attention, drafter)
+        self._speculator: Speculator | None = None
+        self._simulated_len: float | None = None
+        if drafter:
+            chosen = speculation or SpeculationSettings()
+            self._speculator = Speculator(drafter, chosen, ledger=self._ledger, pool=self.pool, attention=attention)
+            self._simulated_len = chosen.simulate_acceptance_len
         self._sequences: dict[str, Sequence] = {}
         self._aborted: list[Output] = []
         self._counts = EngineCounts()
@@ -79,8 +99,7 @@ class Engine:
             return False
         self._drop(sequence)
         self._counts.num_aborted_total += 1
-        nothing = Committed(num_tokens=0, text="", finish_reason="abort")
-        self._aborted.append(_output(sequence, nothing, ()))
+        self._aborted.append(_output(sequence, Committed(num_tokens=0, text="", finish_reason="abort"), None))
         return True
 
     @property
@@ -96,6 +115,8 @@ class Engine:
         schedule = self._scheduler.schedule()
         if schedule is not None:
             outputs += self._run(schedule, started_s)
+        if self.settings.defragment:
+            self._defragment()
         if self.settings.is_checked:
             self.check()
         return tuple(outputs)
@@ -123,6 +144,13 @@ class Engine:
         self._ledger.check(self._scheduler.running)
         self._scheduler.check()
         totals = self.steps.totals.values()
+        for kind, of_kind in self.steps.totals.items():
+            of_kind.check(kind)
+        num_truncated = sum(total.num_truncated_rounds for total in totals)
+        if num_truncated > self._counts.num_finished_total:
+            raise LawBroken(
+                f"{num_truncated} rounds dropped tokens, {self._counts.num_finished_total} requests ended"
+            )
         num_stepped = sum(total.num_committed_tokens + total.num_first_tokens for total in totals)
         if num_stepped != self._counts.num_completion_tokens_total:
             raise LawBroken(
@@ -140,85 +168,120 @@ class Engine:
             token_ids=list(request.prompt_token_ids),
             page_table=PageTable(self.settings.page_size),
             detokenizer=Detokenizer(self._tokenizer, params.stop),
+            speculation=RequestSpeculation() if self._speculator else None,
+            distinct_prompt_ids=frozenset(request.prompt_token_ids if params.has_penalties else ()),
         )
 
     def _run(self, schedule: Schedule, started_s: float) -> list[Output]:
-        scheduled_s = time.monotonic()
+        laps = Laps(started_s)
+        schedule_s = laps.lap_s()
         context_lens = tuple(part.start for part in schedule.parts)
-        logits = self._runner.run(schedule.parts).logits
-        forwarded_s = time.monotonic()
-        sampling = [part.sequence for part in schedule.parts if part.num_logit_rows]
-        sampled = sample(logits, [_sampling_row(sequence) for sequence in sampling])
-        sampled_s = time.monotonic()
-        self._advance(schedule)
-        outputs = [self._commit(sequence, token) for sequence, token in zip(sampling, sampled, strict=True)]
+        drafted = self._draft(schedule)
+        ran = self._runner.run(drafted.parts)
+        laps.lap_s()  # the parts of this one were measured where they happened
+        chosen = choose(drafted, ran.logits, simulated_acceptance_len=self._simulated_len)
+        sample_s = laps.lap_s()
+        if drafted.has_trees:
+            compact(drafted.parts, chosen, self.pool)
+        compact_s = laps.lap_s() if drafted.has_trees else 0.0
+        if schedule.kind == "prefill":
+            self._advance(schedule)
+        sampling = [part.sequence for part in drafted.parts if part.num_logit_rows]
+        committed = [self._commit(sequence, tokens) for sequence, tokens in zip(sampling, chosen, strict=True)]
+        commit_s = laps.lap_s()
+        num_committed = sum(each.num_tokens for each in committed)
         is_prefill = schedule.kind == "prefill"
-        committed_s = time.monotonic()
-        self.steps.add(
-            StepRecord(
-                kind=schedule.kind,
-                started_s=started_s,
-                seconds=committed_s - started_s,
-                schedule_s=scheduled_s - started_s,
-                forward_s=forwarded_s - scheduled_s,
-                sample_s=sampled_s - forwarded_s,
-                commit_s=committed_s - sampled_s,
-                context_lens=context_lens,
-                num_tokens=sum(len(part.token_ids) for part in schedule.parts),
-                num_committed_tokens=0 if is_prefill else len(outputs),
-                num_first_tokens=len(outputs) if is_prefill else 0,
-                num_preemptions=schedule.num_preemptions,
-            )
+        is_simulated = self._simulated_len is not None
+        verified = () if is_prefill else rounds(drafted, context_lens, chosen, committed, is_simulated=is_simulated)
+        record = StepRecord(
+            kind="verify" if drafted.has_trees else schedule.kind,
+            started_s=started_s,
+            seconds=laps.last_s - started_s,
+            schedule_s=schedule_s,
+            draft_s=drafted.draft_s + ran.absorb_s,
+            build_s=drafted.build_s,
+            forward_s=ran.forward_s,
+            sample_s=sample_s,
+            compact_s=compact_s,
+            commit_s=commit_s,
+            context_lens=context_lens,
+            num_tokens=sum(len(part.token_ids) for part in drafted.parts),
+            num_committed_tokens=0 if is_prefill else num_committed,
+            num_first_tokens=num_committed if is_prefill else 0,
+            num_preemptions=schedule.num_preemptions,
+            rounds=tuple(each for each in verified if each),
         )
+        self.steps.add(record)
         self._counts.num_preemptions_total += schedule.num_preemptions
-        return outputs
+        if self._speculator and not is_prefill:
+            _share(record, drafted, verified)
+        return list(map(_output, sampling, committed, chosen))
+
+    def _draft(self, schedule: Schedule) -> Drafted:
+        if self._speculator is None or schedule.kind == "prefill":
+            return undrafted(schedule.parts)
+        return self._speculator.draft(schedule.parts)
 
     def _advance(self, schedule: Schedule) -> None:
-        """The parts' rows are in the pool now; a prompt that is through is there for others from now on."""
+        """A prefill's rows are in the pool now; a prompt that is through is there for others from now on."""
         for part in schedule.parts:
             table = part.sequence.page_table
             table.num_tokens = part.stop
-            if schedule.kind == "prefill" and table.num_tokens == part.sequence.prefill_len:
+            if table.num_tokens == part.sequence.prefill_len:
                 self._ledger.publish(part.sequence)
 
-    def _commit(self, sequence: Sequence, sampled: Sampled) -> Output:
+    def _commit(self, sequence: Sequence, chosen: Chosen) -> Committed:
+        """Append the tokens, as many as there is use for. The pool then holds, as ever, all of the sequence's but its
+        last token: rows beyond are those of tokens that were dropped, and of drafts that were not accepted."""
         is_first = not sequence.has_output
-        committed = commit(sequence, (sampled.token_id,))
+        committed = commit(sequence, (token.token_id for token in chosen.sampled))
+        sequence.page_table.num_tokens = len(sequence.token_ids) - 1
         counts = self._counts
         counts.num_completion_tokens_total += committed.num_tokens
         if is_first:
             counts.num_prompt_tokens_total += len(sequence.request.prompt_token_ids)
             counts.num_cached_tokens_total += sequence.num_cached_tokens or 0
-        if committed.finish_reason is not None:
+        if committed.finish_reason is None:
+            self._ledger.trim(sequence)
+        else:
             counts.num_finished_total += 1
             self._ledger.publish(sequence)
             self._drop(sequence)
-        logprobs = (sampled.logprob,) if sampled.logprob is not None else ()
-        return _output(sequence, committed, logprobs)
+        return committed
+
+    def _defragment(self) -> None:
+        started_s = time.monotonic()
+        num_moved = 0
+        for sequence in self._scheduler.running:
+            num_moved += self._ledger.defragment(sequence, DEFRAGMENT_MAX_PAGES - num_moved)
+        self._counts.num_moved_pages_total += num_moved
+        self._counts.defragment_s_total += time.monotonic() - started_s
 
     def _drop(self, sequence: Sequence) -> None:
         del self._sequences[sequence.request.request_id]
         self._scheduler.remove(sequence)
 
 
-def _sampling_row(sequence: Sequence) -> SamplingRow:
-    return SamplingRow(
-        params=sequence.request.sampling,
-        seed=sequence.seed,
-        position=len(sequence.token_ids),
-        blocked_token_ids=sequence.blocked_token_ids,
-    )
+def _share(record: StepRecord, drafted: Drafted, verified: tuple[Round | None, ...]) -> None:
+    """Tell each request of a decode or verify step its part of it."""
+    for part, its_round in zip(drafted.parts, verified, strict=True):
+        before = part.sequence.speculation or RequestSpeculation()
+        part.sequence.speculation = speculation_after(before, record, len(part.token_ids), its_round)
 
 
-def _output(sequence: Sequence, committed: Committed, logprobs: tuple[TokenLogprob, ...]) -> Output:
+def _output(sequence: Sequence, committed: Committed, chosen: Chosen | None) -> Output:
+    """`chosen`: what was to be committed; None: nothing."""
     token_ids = sequence.token_ids
+    logprobs = [token.logprob for token in chosen.sampled[: committed.num_tokens]] if chosen else []
     return Output(
         request_id=sequence.request.request_id,
         token_ids=tuple(token_ids[len(token_ids) - committed.num_tokens :]),
         text=committed.text,
-        logprobs=logprobs,
+        logprobs=tuple(logprob for logprob in logprobs if logprob is not None),
         finish_reason=committed.finish_reason,
         num_prompt_tokens=len(sequence.request.prompt_token_ids),
         num_cached_tokens=sequence.num_cached_tokens or 0,
         num_output_tokens=sequence.num_output_tokens,
+        queue_s=sequence.queue_s,
+        speculation=sequence.speculation,
     )

@@ -19,6 +19,10 @@ class EngineCounts:
     num_cached_tokens_total: int = 0
     """Of those, the tokens that the radix cache had at first admission."""
     num_completion_tokens_total: int = 0
+    num_moved_pages_total: int = 0
+    """By defragmentation."""
+    defragment_s_total: float = 0.0
+    """Between steps, so in no step's seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +49,5 @@ class EngineStats:
     num_prompt_tokens_total: int
     num_cached_tokens_total: int
     num_completion_tokens_total: int
+    num_moved_pages_total: int
+    defragment_s_total: float

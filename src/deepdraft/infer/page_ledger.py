@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from deepdraft.cost.kv import num_pages
 from deepdraft.infer.errors import LawBroken
+from deepdraft.infer.kv.defragment import scattered_stretch
 from deepdraft.infer.kv.pool import PagePool
 from deepdraft.infer.kv.radix import RadixCache
 from deepdraft.infer.sequence import Sequence
@@ -73,6 +74,38 @@ class PageLedger:
             table.pages += self._pool.allocate(missing, after=table.pages[-1] if table.pages else None)
         return True
 
+    def stretch(self, sequence: Sequence, num_tokens: int) -> int:
+        """Make room for `num_tokens` in all, or for as many of them as pages can be had; returns how many."""
+        table = sequence.page_table
+        num_obtainable = len(table.pages) + self.num_free_pages + self.num_evictable_pages
+        reached = min(num_tokens, num_obtainable * table.page_size)
+        self.grow(sequence, reached)
+        return reached
+
+    def trim(self, sequence: Sequence) -> None:
+        """Free the pages that hold no token: room that drafts were given, and that nobody shall miss."""
+        table = sequence.page_table
+        num_used = num_pages(table.num_tokens, table.page_size)
+        self._pool.free(table.pages[num_used:])
+        del table.pages[num_used:]
+
+    def defragment(self, sequence: Sequence, max_pages: int) -> int:
+        """Move at most `max_pages` of the sequence's own pages that lie in several runs into one run, where the pool
+        has it; returns how many were moved. The radix cache's pages stay where they are."""
+        table = sequence.page_table
+        scattered = scattered_stretch(table.pages[sequence.num_shared_pages :], max_pages)
+        if scattered is None:
+            return 0
+        first, stop = (sequence.num_shared_pages + place for place in scattered)
+        target = self._pool.allocate_run(stop - first)
+        if target is None:
+            return 0
+        source = table.pages[first:stop]
+        self._pool.move_pages(source, target)
+        self._pool.free(source)
+        table.pages[first:stop] = target
+        return len(target)
+
     def publish(self, sequence: Sequence) -> None:
         """Let other requests use the whole pages that are written. Where the radix cache has the same tokens under
         other pages, the sequence goes on with those, and its own are freed."""
@@ -112,8 +145,9 @@ class PageLedger:
         elif self._pool.num_free_pages + len(held) != self._pool.num_pages:
             raise LawBroken(f"{self._pool.num_free_pages} pages free + {len(held)} held of {self._pool.num_pages}")
         for sequence in sequences:
-            if sequence.page_table.num_tokens > sequence.page_table.capacity:
-                raise LawBroken(f"request {sequence.request.request_id} has tokens beyond its pages")
+            table = sequence.page_table
+            if not sequence.num_shared_pages * table.page_size <= table.num_tokens <= table.capacity:
+                raise LawBroken(f"request {sequence.request.request_id} has tokens beyond its pages, or none in some")
         if not sequences and self.num_evictable_pages != self.num_cached_pages:
             raise LawBroken("nothing runs, but pages of the radix cache are locked")
 

@@ -16,6 +16,13 @@ class SamplingParams:
     """0: greedy."""
     top_p: float = 1.0
     top_k: int | None = None
+    presence_penalty: float = 0.0
+    """Taken off the logit of every token that the output has already (OpenAI)."""
+    frequency_penalty: float = 0.0
+    """Taken off the logit of a token once for each time that the output has it (OpenAI)."""
+    repetition_penalty: float = 1.0
+    """Above 0: divides positive and multiplies other logits of tokens that the prompt or the output has (CTRL, Keskar
+    et al., arXiv 1909.05858)."""
     seed: int | None = None
     """The random number of a token depends on the seed and the token's position alone, so a request gives the same
     output whatever shares its batch, and after preemption. None: a seed drawn for the request."""
@@ -24,6 +31,11 @@ class SamplingParams:
     ignore_eos: bool = False
     num_logprobs: int | None = None
     """None: none; 0: of the chosen token; n: of the n likeliest as well."""
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether the tokens ahead of one change how likely it is beyond what the model says."""
+        return self.presence_penalty != 0 or self.frequency_penalty != 0 or self.repetition_penalty != 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +58,36 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSpeculation:
+    """What drafting did for one request so far. Seconds are its share, by rows, of all its decode and verify steps;
+    the five of them sum up to that share."""
+
+    num_rounds: int = 0
+    """Verify steps with drafts of this request."""
+    num_draft_tokens: int = 0
+    """Nodes of its trees, roots not counted."""
+    accepted_len_histogram: tuple[int, ...] = ()
+    """Rounds by accepted_len, from 0 to the greatest there was."""
+    is_simulated: bool = False
+    """Acceptance was dictated: the output has no meaning."""
+    draft_s: float = 0.0
+    """Of the drafter: its own passes, and taking in what the target's passes computed."""
+    build_s: float = 0.0
+    """Of building trees and making room for them."""
+    verify_s: float = 0.0
+    """Of the target's passes, those with one plain decode row included."""
+    compact_s: float = 0.0
+    """Of moving accepted rows together."""
+    other_s: float = 0.0
+    """Of scheduling, sampling, committing and what lies between."""
+
+    @property
+    def num_accepted_tokens(self) -> int:
+        """Draft tokens that the target agreed with, those behind the end of the request included."""
+        return sum(accepted_len * count for accepted_len, count in enumerate(self.accepted_len_histogram))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """What one step brought to one request."""
 
@@ -62,3 +104,7 @@ class Output:
     """Prompt tokens that needed no prefill because the radix cache had them, at the request's first admission."""
     num_output_tokens: int
     """In all, this step included."""
+    queue_s: float | None = None
+    """From submit to the first admission; None: never admitted (aborted in the queue)."""
+    speculation: RequestSpeculation | None = None
+    """This step included; None: the engine has no drafter."""

@@ -8,6 +8,9 @@ from deepdraft.infer.errors import ContextTooLong, InvalidRequest, PoolTooSmall
 from deepdraft.infer.request import Request, SamplingParams
 from deepdraft.infer.settings import EngineSettings
 
+MAX_PENALTY = 2
+"""Of presence_penalty and frequency_penalty, up or down: OpenAI's range."""
+
 
 def check_request(request: Request, settings: EngineSettings, *, vocab_size: int) -> None:
     """Raises InvalidRequest, ContextTooLong or PoolTooSmall.
@@ -51,6 +54,14 @@ def check_sampling(params: SamplingParams, *, vocab_size: int) -> None:
         raise InvalidRequest("top_p", f"top_p must be between 0 and 1: {params.top_p}")
     if params.top_k is not None and params.top_k < 1:
         raise InvalidRequest("top_k", f"top_k must be 1 or more: {params.top_k}")
+    for name, penalty in (
+        ("presence_penalty", params.presence_penalty),
+        ("frequency_penalty", params.frequency_penalty),
+    ):
+        if not -MAX_PENALTY <= penalty <= MAX_PENALTY:
+            raise InvalidRequest(name, f"{name} must be between -{MAX_PENALTY} and {MAX_PENALTY}: {penalty}")
+    if not (params.repetition_penalty > 0 and math.isfinite(params.repetition_penalty)):
+        raise InvalidRequest("repetition_penalty", f"repetition_penalty must be above 0: {params.repetition_penalty}")
     if params.num_logprobs is not None and params.num_logprobs < 0:
         raise InvalidRequest("logprobs", f"logprobs must be 0 or more: {params.num_logprobs}")
     if not all(params.stop):

@@ -1,42 +1,66 @@
 """One forward pass over the parts of a schedule: prefill, decode and verify take the same way.
 
-Builds the batch (tokens, positions, slots, page lists) and runs the model over the pool; nothing is kept from one
-pass to the next but the pool. Which parts run and what becomes of the logits is decided elsewhere.
+Builds the batch (tokens, positions, slots, page lists), runs the model over the pool, and lets the drafter take in
+what its layers need of the pass; nothing is kept from one pass to the next but the pool. Which parts run and what
+becomes of the logits is decided elsewhere.
 
 Shape letters: T rows of all parts together, N rows whose logits are wanted, V vocabulary.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from deepdraft.infer.batch import Batch
+from deepdraft.infer.drafters.drafter import Drafter
 from deepdraft.infer.kernels.attention import AttentionBackend
 from deepdraft.infer.kernels.plan import AttentionPlan
 from deepdraft.infer.kv.pool import PagePool
-from deepdraft.infer.models.model import Forwarded, Model
+from deepdraft.infer.models.model import Model
 from deepdraft.infer.sequence import Part
 
 
-class Runner:
-    """A model, its pool, and the attention back end they run with."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Ran:
+    """What one pass gave."""
 
-    def __init__(self, model: Model, pool: PagePool, attention: AttentionBackend) -> None:
+    logits: Tensor
+    """[N, V] float32, in the order of the parts"""
+    forward_s: float
+    absorb_s: float
+    """Of the drafter; 0.0 without one."""
+
+
+class Runner:
+    """A model, its pool, the attention back end they run with, and the drafter that looks on."""
+
+    def __init__(
+        self, model: Model, pool: PagePool, attention: AttentionBackend, drafter: Drafter | None = None
+    ) -> None:
         self._model = model
         self._pool = pool
         self._attention = attention
+        self._drafter = drafter
 
-    def run(self, parts: Sequence[Part], *, tapped_layers: tuple[int, ...] = ()) -> Forwarded:
-        """Write the KV rows of all parts and return the logits they want, [N, V] in the order of the parts, and the
-        outputs of `tapped_layers` for all rows, which a drafter reads. The page tables' num_tokens stay as they are:
-        what of a verified tree is kept is not known yet."""
+    def run(self, parts: Sequence[Part]) -> Ran:
+        """Write the KV rows of all parts, the drafter's too, and return the logits they want. The page tables'
+        num_tokens stay as they are: what of a verified tree is kept is not known yet."""
+        tapped_layers = self._drafter.tapped_layers if self._drafter else ()
+        started_s = time.monotonic()
         with torch.inference_mode():
             batch = build_batch(parts, page_size=self._pool.page_size, device=self._pool.device)
-            return self._model.forward(batch, self._pool, self._attention, tapped_layers=tapped_layers)
+            forwarded = self._model.forward(batch, self._pool, self._attention, tapped_layers=tapped_layers)
+            forward_s = time.monotonic() - started_s
+            if self._drafter is None:
+                return Ran(forwarded.logits, forward_s, absorb_s=0.0)
+            self._drafter.absorb(batch, forwarded.taps, self._pool)
+        return Ran(forwarded.logits, forward_s, absorb_s=time.monotonic() - started_s - forward_s)
 
 
 def build_batch(parts: Sequence[Part], *, page_size: int, device: torch.device) -> Batch:

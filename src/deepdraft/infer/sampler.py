@@ -6,17 +6,25 @@ it needs no order of the tokens and no sum over them, so a rounding difference o
 two tokens nearly tie; because it goes over into greedy as T falls to 0; and because a drafter that adds the same
 noise to its own logits proposes what the target is likely to draw.
 
+Penalties come first, and the log-probabilities that are reported are the model's own, without them. In the order of
+vLLM: repetition_penalty over prompt and output, then frequency_penalty and presence_penalty over the output:
+
+    logit = logit / repetition where it is above 0, else logit * repetition     tokens of prompt or output
+    logit = logit - count * frequency - (count > 0) * presence                  count: times in the output
+
 Filters, in this order: top_k, then top_p over what top_k left. Both keep every token that ties with the last one
 kept, so the result does not depend on the order in which a sort leaves equal numbers. No sort of the vocabulary.
 
-A row knows nothing of other rows, so a verify step later samples each node of a tree as a row of its own.
+A row knows nothing of other rows: it carries the tokens ahead of it as far as they matter, so a verify step samples
+each node of a tree as a row of its own, after the node's own path.
 
 Shape letters: N rows, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +46,14 @@ class SamplingRow:
     position: int
     """Of the token that is chosen, counted from the prompt's first."""
     blocked_token_ids: tuple[int, ...] = ()
-    """Never chosen: the ends of a request that hasn't min_tokens yet. Probabilities are over the others."""
+    """Never chosen: the ends of a request that hasn't min_tokens yet (a tree's node counts the drafts on its path).
+    Probabilities are over the others."""
+    prompt_token_ids: Collection[int] = ()
+    """Read for repetition_penalty alone, in any order, each at least once: a frozenset made once for a request saves
+    reading a long prompt for every token."""
+    output_token_ids: Sequence[int] = ()
+    """All output ahead of `position`, in any order: what is committed, bonus token included, then the drafts on the
+    row's own path. Read where `params.has_penalties`; may stay empty elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +67,7 @@ class Sampled:
 
 def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> tuple[Sampled, ...]:
     """One token for each row of `logits`, float32 [N, V], which are left as they are."""
-    allowed = _without_blocked(logits, rows)
+    allowed = _allowed(logits, rows)
     token_ids = allowed.argmax(dim=-1).tolist()  # the lowest of equal ones
     drawn = [index for index, row in enumerate(rows) if row.params.temperature > 0]
     if drawn:
@@ -108,13 +123,33 @@ def _nucleus_threshold(scores: Tensor, top_p: float) -> Tensor:
         width *= _NUCLEUS_GROWTH
 
 
-def _without_blocked(logits: Tensor, rows: Sequence[SamplingRow]) -> Tensor:
-    if not any(row.blocked_token_ids for row in rows):
+def _allowed(logits: Tensor, rows: Sequence[SamplingRow]) -> Tensor:
+    """The logits after penalties, with -inf at blocked tokens."""
+    if not any(row.blocked_token_ids or row.params.has_penalties for row in rows):
         return logits
     allowed = logits.clone()
-    for index, row in enumerate(rows):
-        allowed[index, list(row.blocked_token_ids)] = -torch.inf
+    for row_logits, row in zip(allowed, rows, strict=True):
+        if row.params.has_penalties:
+            _penalise(row_logits, row)
+        row_logits[list(row.blocked_token_ids)] = -torch.inf
     return allowed
+
+
+def _penalise(logits: Tensor, row: SamplingRow) -> None:
+    """In place; logits [V]. Only tokens that came before are touched."""
+    params = row.params
+    counts = Counter(row.output_token_ids)
+    repetition = params.repetition_penalty
+    seen = list(counts.keys() | set(row.prompt_token_ids) if repetition != 1 else counts)
+    if not seen:
+        return
+    token_ids = torch.tensor(seen, device=logits.device)
+    num_times = torch.tensor([counts[token_id] for token_id in seen], device=logits.device)
+    penalised = logits[token_ids].double()
+    penalised = torch.where(penalised > 0, penalised / repetition, penalised * repetition)
+    penalised -= num_times * params.frequency_penalty + (num_times > 0) * params.presence_penalty
+    limit = torch.finfo(logits.dtype).max  # no penalty makes a token impossible, or the only one
+    logits[token_ids] = penalised.clamp(-limit, limit).to(logits.dtype)
 
 
 def _logprob(logits: Tensor, token_id: int, num_logprobs: int | None) -> TokenLogprob | None:

@@ -11,12 +11,13 @@
 Arrival order therefore holds among the running and from them to the waiting. The oldest running request is never
 preempted for another, and alone it has the whole pool: a request that fits the pool always completes.
 
-A drafter comes between `schedule` and the run: it turns decode parts into parts to verify, after `PageLedger.grow`
-for the drafted rows. Where that finds no room it drafts less; it preempts nobody.
+Drafting comes between `schedule` and the run (`speculation`) and preempts nobody: to the scheduler a request with
+drafts is one that decodes.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass
 
@@ -101,7 +102,10 @@ class Scheduler:
         num_spare_pages = len(self.running) + 1 if self.running else 0
         if not self._ledger.admit(self.waiting[0], num_spare_pages=num_spare_pages):
             return False
-        self.running.append(self.waiting.popleft())
+        sequence = self.waiting.popleft()
+        if sequence.queue_s is None:
+            sequence.queue_s = time.monotonic() - sequence.submitted_s
+        self.running.append(sequence)
         return True
 
     def _decode(self) -> Schedule:

@@ -9,13 +9,14 @@ on decoding as if nothing had happened; only a sequence without output samples f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from deepdraft.infer.kv.page_table import PageTable
 from deepdraft.infer.kv.radix import RadixNode
-from deepdraft.infer.request import Request
+from deepdraft.infer.request import Request, RequestSpeculation
 from deepdraft.infer.tokenizer.detokenizer import Detokenizer
 
 
@@ -40,6 +41,13 @@ class Sequence:
     """The first pages of the page table are the radix cache's; the rest are held by this sequence alone."""
     num_cached_tokens: int | None = None
     """Prompt tokens found in the radix cache at the first admission; None before it."""
+    submitted_s: float = field(default_factory=time.monotonic)
+    queue_s: float | None = None
+    """From submit to the first admission; None before it."""
+    speculation: RequestSpeculation | None = None
+    """What drafting did for it so far; None: the engine has no drafter."""
+    distinct_prompt_ids: frozenset[int] = frozenset()
+    """Made once for a request with penalties; empty for others, where nothing reads it."""
 
     @property
     def num_output_tokens(self) -> int:
@@ -67,9 +75,14 @@ class Sequence:
         return len(self.page_table.pages) - self.num_shared_pages
 
     @property
-    def blocked_token_ids(self) -> tuple[int, ...]:
-        """Tokens that must not be chosen next: the ends, until there are min_tokens."""
-        if self.num_output_tokens >= self.request.sampling.min_tokens:
+    def max_draft_len(self) -> int:
+        """Drafts there is use for: the token after the last of them may be the last one of the request."""
+        return self.request.sampling.max_tokens - self.num_output_tokens - 1
+
+    def blocked_token_ids(self, num_ahead: int = 0) -> tuple[int, ...]:
+        """Tokens that must not be chosen `num_ahead` tokens after the last one committed: the ends, until there are
+        min_tokens."""
+        if self.num_output_tokens + num_ahead >= self.request.sampling.min_tokens:
             return ()
         return tuple(sorted(self.end_token_ids))
 

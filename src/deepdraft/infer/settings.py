@@ -26,6 +26,12 @@ DEFAULT_MEM_FRACTION = 0.25
 DEFAULT_NUM_CONTEXTS = 4
 """Without a stated fraction or pool, the pool is no larger than this many full contexts."""
 
+DEFRAGMENT_MAX_PAGES = 64
+"""Pages that defragmentation moves between two steps at most, so that no step waits long for it."""
+
+DEFAULT_TREE_BUDGET = 16
+DEFAULT_TREE_TOP_K = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
@@ -40,6 +46,7 @@ class EngineSettings:
     """Rows of one prefill pass at most."""
     max_running_requests: int = DEFAULT_MAX_RUNNING_REQUESTS
     attention_backend: str = "torch"
+    """As in `kernels.select`; `deepdraft serve` takes native where it was built."""
     kv_dtype: str = "float32"
     """As torch names it."""
     device: str = "cpu"
@@ -47,6 +54,8 @@ class EngineSettings:
     is_checked: bool = False
     """Check the engine's laws after every step (`--check`)."""
     max_step_records: int = 4096
+    defragment: bool = False
+    """Between two steps, put pages of running requests that lie apart side by side. Output isn't affected."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for a number below 1, or a pool with part of a page."""
@@ -55,3 +64,30 @@ class EngineSettings:
                 raise UsageError(f"{name} must be 1 or more: {getattr(self, name)}")
         if self.kv_pool_tokens % self.page_size:
             raise UsageError(f"a pool of {self.kv_pool_tokens} tokens isn't whole pages of {self.page_size}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculationSettings:
+    """How a drafter's proposals become trees. Output doesn't depend on it, unless acceptance is simulated."""
+
+    tree_budget: int = DEFAULT_TREE_BUDGET
+    """Nodes of a tree, the root not counted."""
+    tree_top_k: int = DEFAULT_TREE_TOP_K
+    """Candidates of each depth; 1: a chain."""
+    is_spine_first: bool = False
+    """The likeliest chain goes into the tree before anything else."""
+    simulate_acceptance_len: float | None = None
+    """Tokens that rounds commit on average, whatever the target says: output has NO meaning then. It tells what the
+    kernels cost at an acceptance length, apart from the quality of a drafter. None: the target decides."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for numbers out of range. Whether the simulated length can be reached depends on the
+        drafter: `speculation.Speculator` checks that."""
+        for name in ("tree_budget", "tree_top_k"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be 1 or more: {getattr(self, name)}")
+        if self.simulate_acceptance_len is not None and self.simulate_acceptance_len < 1:
+            raise UsageError(
+                f"an acceptance length of {self.simulate_acceptance_len:g} can't be: each round commits a token",
+                hint="--simulate-acceptance-len is 1.0 or more",
+            )

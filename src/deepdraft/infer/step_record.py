@@ -5,10 +5,14 @@ Only measured figures are stored; rates and averages follow from them. Nothing i
 
 from __future__ import annotations
 
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
+
+from deepdraft.infer.errors import LawBroken
+from deepdraft.infer.request import RequestSpeculation
 
 StepKind = Literal["prefill", "decode", "verify"]
 """The three kinds of forward pass: prompt chunks; one token a request; drafts to check beside that token."""
@@ -17,8 +21,26 @@ STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One request's drafts in one verify step."""
+
+    context_len: int
+    """Tokens in its KV cache before the step."""
+    num_nodes: int
+    """Of its tree, the root not counted: 1 or more."""
+    draft_depth: int
+    """Of the deepest node."""
+    accepted_len: int
+    """Drafts on the path that the target took, whether or not the request ended on the way."""
+    committed_len: int
+    """Tokens appended: accepted_len + 1, or fewer where one of them ended the request."""
+    is_simulated: bool = False
+    """The path was dictated by `--simulate-acceptance-len`, not by the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """One step. The four parts of `seconds` leave out only the bookkeeping between them."""
+    """One step. The named parts of `seconds` leave out only the bookkeeping between them."""
 
     kind: StepKind
     started_s: float
@@ -26,7 +48,9 @@ class StepRecord:
     seconds: float
     schedule_s: float
     forward_s: float
+    """The target's pass."""
     sample_s: float
+    """Choosing tokens; in a verify step down the trees."""
     commit_s: float
     context_lens: tuple[int, ...]
     """Per request: tokens in its KV cache before this step, those of the radix cache included."""
@@ -39,6 +63,19 @@ class StepRecord:
     """Requests whose prefill ended in this pass and gave their first token."""
     num_preemptions: int
     """Requests put back into the queue to make room for this step."""
+    draft_s: float = 0.0
+    """The drafter: its own pass, and taking in what the target's pass computed (after prefill too)."""
+    build_s: float = 0.0
+    """Making room for trees and building them."""
+    compact_s: float = 0.0
+    """Moving accepted rows together."""
+    rounds: tuple[Round, ...] = ()
+    """Of the requests with drafts in this step: all of a verify step's, but those that only decode beside them."""
+
+    @property
+    def other_s(self) -> float:
+        """What is left of `seconds` beside drafting, building, the target's pass and compaction."""
+        return self.seconds - self.draft_s - self.build_s - self.forward_s - self.compact_s
 
     @property
     def num_requests(self) -> int:
@@ -56,6 +93,46 @@ class StepRecord:
         return sum(self.context_lens)
 
 
+class Laps:
+    """Seconds from one mark to the next."""
+
+    def __init__(self, started_s: float) -> None:
+        self.last_s = started_s
+        """time.monotonic() at the last mark."""
+
+    def lap_s(self) -> float:
+        """Mark, and return the seconds since the mark before."""
+        before_s, self.last_s = self.last_s, time.monotonic()
+        return self.last_s - before_s
+
+
+def speculation_after(
+    speculation: RequestSpeculation, record: StepRecord, num_rows: int, verified: Round | None
+) -> RequestSpeculation:
+    """One decode or verify step more, of which the request had `num_rows`; None: it had no drafts in it."""
+    share = num_rows / record.num_tokens
+    timed = replace(
+        speculation,
+        draft_s=speculation.draft_s + share * record.draft_s,
+        build_s=speculation.build_s + share * record.build_s,
+        verify_s=speculation.verify_s + share * record.forward_s,
+        compact_s=speculation.compact_s + share * record.compact_s,
+        other_s=speculation.other_s + share * record.other_s,
+    )
+    if verified is None:
+        return timed
+    counts = list(timed.accepted_len_histogram)
+    counts += [0] * (verified.accepted_len + 1 - len(counts))
+    counts[verified.accepted_len] += 1
+    return replace(
+        timed,
+        num_rounds=timed.num_rounds + 1,
+        num_draft_tokens=timed.num_draft_tokens + verified.num_nodes,
+        accepted_len_histogram=tuple(counts),
+        is_simulated=timed.is_simulated or verified.is_simulated,
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class StepTotals:
     """Sums over all steps of one kind since the engine began."""
@@ -68,6 +145,20 @@ class StepTotals:
     num_first_tokens: int = 0
     seconds: float = 0.0
     forward_s: float = 0.0
+    draft_s: float = 0.0
+    build_s: float = 0.0
+    compact_s: float = 0.0
+    num_rounds: int = 0
+    num_nodes: int = 0
+    num_round_tokens: int = 0
+    """Tokens that rounds appended."""
+    num_truncated_rounds: int = 0
+    """Rounds in which the request ended before the last of its tokens."""
+    num_simulated_rounds: int = 0
+    accepted_len_histogram: Counter[int] = field(default_factory=Counter)
+    """Rounds by accepted_len."""
+    draft_depth_histogram: Counter[int] = field(default_factory=Counter)
+    """Rounds by the depth of their deepest node."""
 
     def add(self, record: StepRecord) -> None:
         """Count one step."""
@@ -78,6 +169,50 @@ class StepTotals:
         self.num_first_tokens += record.num_first_tokens
         self.seconds += record.seconds
         self.forward_s += record.forward_s
+        self.draft_s += record.draft_s
+        self.build_s += record.build_s
+        self.compact_s += record.compact_s
+        for verified in record.rounds:
+            self._add_round(verified)
+
+    @property
+    def num_accepted_tokens(self) -> int:
+        """Drafts accepted, before truncation."""
+        return sum(accepted_len * count for accepted_len, count in self.accepted_len_histogram.items())
+
+    @property
+    def num_drafted_by_depth(self) -> tuple[int, ...]:
+        """Rounds that had a node at depth 1, 2, ...: what acceptance at a depth is to be divided by."""
+        return _num_reaching(self.draft_depth_histogram)
+
+    @property
+    def num_accepted_by_depth(self) -> tuple[int, ...]:
+        """Rounds that accepted a node at depth 1, 2, ..."""
+        return _num_reaching(self.accepted_len_histogram)
+
+    def check(self, kind: StepKind) -> None:
+        """Raises LawBroken where tokens, requests and rounds of this kind's steps contradict each other."""
+        num_plain = self.num_requests - self.num_rounds
+        num_due = 0 if kind == "prefill" else num_plain + self.num_round_tokens
+        if self.num_committed_tokens != num_due:
+            raise LawBroken(f"{kind} steps committed {self.num_committed_tokens} tokens, {num_due} were due")
+        if kind != "verify" and self.num_rounds:
+            raise LawBroken(f"{self.num_rounds} rounds of {kind} steps")
+        num_dropped = self.num_accepted_tokens + self.num_rounds - self.num_round_tokens
+        if num_dropped < self.num_truncated_rounds or (num_dropped and not self.num_truncated_rounds):
+            raise LawBroken(
+                f"{self.num_rounds} rounds accepted {self.num_accepted_tokens} drafts and committed "
+                f"{self.num_round_tokens} tokens, {self.num_truncated_rounds} were truncated"
+            )
+
+    def _add_round(self, verified: Round) -> None:
+        self.num_rounds += 1
+        self.num_nodes += verified.num_nodes
+        self.num_round_tokens += verified.committed_len
+        self.num_truncated_rounds += verified.committed_len <= verified.accepted_len
+        self.num_simulated_rounds += verified.is_simulated
+        self.accepted_len_histogram[verified.accepted_len] += 1
+        self.draft_depth_histogram[verified.draft_depth] += 1
 
 
 @dataclass(slots=True)
@@ -109,3 +244,10 @@ class StepLog:
 
     def __getitem__(self, index: int) -> StepRecord:
         return self._records[index]
+
+
+def _num_reaching(histogram: Counter[int]) -> tuple[int, ...]:
+    deepest = max(histogram, default=0)
+    return tuple(
+        sum(count for reached, count in histogram.items() if reached >= depth) for depth in range(1, deepest + 1)
+    )

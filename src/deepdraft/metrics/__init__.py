@@ -20,7 +20,7 @@ from deepdraft.metrics.event import (
     token_times_s,
     ttft_s,
 )
-from deepdraft.metrics.figure import FIGURE_KINDS, FIGURE_NAMES, Figure, FigureKind
+from deepdraft.metrics.figure import FIGURE_KINDS, FIGURE_NAMES, STEP_PARTS, Figure, FigureKind
 from deepdraft.metrics.point import Percentile, Point, RefusedPair, points_of, request_acceptance
 from deepdraft.metrics.prompt import cached_tokens, prompt_tokens, uncached_prompt_tokens
 from deepdraft.metrics.sample import Sample
@@ -34,6 +34,7 @@ from deepdraft.metrics.speculation import (
     tokens_per_step,
 )
 from deepdraft.metrics.step import Steps, steps_of, why_no_steps
+from deepdraft.metrics.step_parts import step_parts_s
 from deepdraft.metrics.timing import (
     decode_tok_s,
     e2el_from_scheduled_s,
@@ -52,6 +53,7 @@ from deepdraft.metrics.two_point import Pair, pairs_of, refusal, two_point_tpot_
 __all__ = [
     "FIGURE_KINDS",
     "FIGURE_NAMES",
+    "STEP_PARTS",
     "EventTokens",
     "Figure",
     "FigureKind",
@@ -95,6 +97,7 @@ __all__ = [
     "server_decode_tok_s",
     "server_prefill_s",
     "server_prefill_tok_s",
+    "step_parts_s",
     "step_s",
     "steps_of",
     "token_times_s",

@@ -31,6 +31,15 @@ class Figure:
     """What the source of a reported figure leaves in doubt."""
 
 
+STEP_PARTS = {
+    "draft": "the drafter's own pass",
+    "build": "building the draft tree",
+    "verify": "the target's pass over the drafts",
+    "compact": "moving accepted rows together in the KV cache",
+    "other": "everything else (scheduling, sampling, committing)",
+}
+"""What a decode or verify step consists of where a server tells: the figures step_draft_s, step_build_s ..."""
+
 FIGURE_KINDS = (
     FigureKind(
         name="ttft_s",
@@ -63,6 +72,12 @@ FIGURE_KINDS = (
         name="acceptance_len",
         unit="tokens",
         definition="tokens committed a verify step, bonus token included; 1 means that no draft was accepted",
+    ),
+    *(
+        FigureKind(
+            name=f"step_{part}_s", unit="s", definition=f"{what} in one decode or verify step, by the server's clock"
+        )
+        for part, what in STEP_PARTS.items()
     ),
     FigureKind(name="e2el_s", unit="s", definition="request sent -> end of the stream"),
     FigureKind(name="ttft_from_scheduled_s", unit="s", definition="ttft_s counted from when it was to be sent"),

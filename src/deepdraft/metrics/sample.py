@@ -15,6 +15,7 @@ from deepdraft.metrics.server import (
     server_prefill_tok_s,
 )
 from deepdraft.metrics.speculation import acceptance_len, request_tokens_per_step, step_s
+from deepdraft.metrics.step_parts import step_parts_s
 from deepdraft.metrics.timing import (
     decode_tok_s,
     e2el_from_scheduled_s,
@@ -127,6 +128,10 @@ def _add_shared(
         length = acceptance_len(acceptance, output_tokens(trace))
         if length is not None:
             collected.add("acceptance_len", length.value, length.source)
+        num_output_tokens = output_tokens(trace)
+        parts = step_parts_s(acceptance, num_output_tokens) if num_output_tokens is not None else {}
+        for name, seconds in parts.items():
+            collected.add(f"step_{name}_s", seconds, acceptance.source)
 
 
 def prefill_len(request: Measurement) -> tuple[int | None, str]:

@@ -44,6 +44,8 @@ class Capabilities:
     speculation: Ternary = "unknown"
     """Whether a drafter is active."""
     speculation_method: str | None = None
+    simulates_acceptance: Ternary = "unknown"
+    """Whether accepted lengths are made up (a benchmarking mode) instead of drafts being compared."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The server's effective configuration as it states it (secrets removed)."""
     doubts: tuple[str, ...] = ()

@@ -28,6 +28,24 @@ class ServerReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """Where the decode and verify steps of one request spent their time: seconds summed over all of them, those
+    without a draft included, by the server's clock. Of a step that several requests shared it is the request's share.
+    """
+
+    draft_s: float | None = None
+    """The drafter's own passes."""
+    build_s: float | None = None
+    """From its proposals to trees."""
+    verify_s: float | None = None
+    """The target's passes, those over one plain token included."""
+    compact_s: float | None = None
+    """Moving accepted rows together in the KV cache."""
+    other_s: float | None = None
+    """The rest of the step: scheduling, sampling, committing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
     """Speculation's counts for one request (or for one trial, where the source can't tell requests apart).
 
@@ -50,5 +68,9 @@ class Acceptance:
     """The server's own mean, bonus included, where it gives no counts."""
     is_lifetime_average: bool = False
     """True when the figure covers more than this request, as a gauge over the server's life does."""
+    is_simulated: bool | None = None
+    """Whether the server made these lengths up instead of comparing drafts (a benchmarking mode); None: not said."""
+    parts: StepParts | None = None
+    """Where the time of the verify steps went, where the server tells."""
     doubt: str | None = None
     """Why the figure may be off; None when nothing is known against it."""

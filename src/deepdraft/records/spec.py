@@ -29,6 +29,8 @@ class SweepSpec:
     """Everything that decides which requests are sent, and how."""
 
     url: str
+    embedded_flags: tuple[str, ...] = ()
+    """Further words of the command line of the embedded server, where `url` names one."""
     engine: str = "auto"
     endpoint: str = "auto"
     """auto, chat, completions, native"""

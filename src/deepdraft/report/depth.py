@@ -1,4 +1,4 @@
-"""How often the draft at depth 1, 2, ... was accepted at a point, over all of its requests together."""
+"""What was drafted at a point and how often the draft at depth 1, 2, ... was accepted, over all of its requests."""
 
 from __future__ import annotations
 
@@ -32,6 +32,16 @@ def depth_rates(point: Point) -> DepthRates | None:
     while len(accepted) > 1 and accepted[-1] == 0 and accepted[-2] == 0:
         accepted.pop()  # depths that nothing ever reached say no more than the first of them
     return DepthRates(rates=tuple(each / total for each in accepted), num_steps=total)
+
+
+def nodes_per_step(point: Point) -> float | None:
+    """Draft tokens (of a tree: its nodes) a verify step, over all requests of a point; None without the counts."""
+    counted = [
+        (each.num_draft_tokens, steps)
+        for each in _acceptances(point)
+        if each.num_draft_tokens is not None and (steps := step_counts(each).num_verify_steps)
+    ]
+    return sum(nodes for nodes, _ in counted) / sum(steps for _, steps in counted) if counted else None
 
 
 def _acceptances(point: Point) -> list[Acceptance]:

@@ -12,7 +12,15 @@ from deepdraft.report.chart import Chart, at_place
 from deepdraft.report.chart_words import FIGURE_LABELS, about
 from deepdraft.report.charts import charts_of
 from deepdraft.report.environment import facts_of
-from deepdraft.report.footnote import footnotes_of, loads_of, missing_of, needles_of, remarks_of, sources_of
+from deepdraft.report.footnote import (
+    footnotes_of,
+    loads_of,
+    missing_of,
+    needles_of,
+    remarks_of,
+    sources_of,
+    step_parts_of,
+)
 from deepdraft.report.grid import grid_of
 from deepdraft.report.number import NOTHING, ms_text, rate_text
 from deepdraft.report.subject import Subject
@@ -150,6 +158,7 @@ def _sweep(subject: Subject) -> list[Block]:
     lines = (
         *footnotes_of(measured),
         *sources_of(measured),
+        *step_parts_of(measured),
         *loads_of(subject.run, measured),
         *needles_of(subject.rows),
         *missing_of(subject.run, subject.rows),

@@ -5,10 +5,11 @@ Lines are not wrapped here: plain text, Markdown, LaTeX and HTML each set them t
 
 from __future__ import annotations
 
-from deepdraft.metrics import Point
+from deepdraft.metrics import STEP_PARTS, Point
 from deepdraft.records import Run
+from deepdraft.report.depth import depth_rates, nodes_per_step
 from deepdraft.report.doubt import UNVERIFIED_MARK, VIOLATED_MARK
-from deepdraft.report.number import rate_text
+from deepdraft.report.number import ms_text, rate_text
 from deepdraft.report.row import Row, have_concurrency, median_of, median_seconds, point_name
 from deepdraft.units import seconds_text, tokens_text
 
@@ -69,6 +70,29 @@ def sources_of(rows: list[Row]) -> list[str]:
         return []
     text = "; ".join(f"{', '.join(labels)}: {source}" for source, labels in by_source.items())
     return [f"Sources: {text}"]
+
+
+def step_parts_of(rows: list[Row]) -> list[str]:
+    """What a step consists of, by the server's clock, where it tells; a line a point."""
+    lines = []
+    for row in rows:
+        known = {name: median_of(row.point, f"step_{name}_s") for name in STEP_PARTS}
+        parts = {name: seconds for name, seconds in known.items() if seconds is not None}
+        if not parts:
+            continue
+        split = " + ".join(f"{name} {ms_text(seconds)}" for name, seconds in parts.items())
+        nodes = nodes_per_step(row.point)
+        drafted = "" if nodes is None else f"; {rate_text(nodes)} nodes drafted"
+        rates = depth_rates(row.point)
+        depths = "" if rates is None else f"; accepted at depth 1, 2, ...: {_shares(rates.rates)}"
+        total = ms_text(sum(parts.values()))
+        where = point_name(row.point, have_concurrency(rows))
+        lines.append(f"A step by the server's clock ({where}): {total} ms = {split}{drafted}{depths}")
+    return lines
+
+
+def _shares(rates: tuple[float, ...]) -> str:
+    return " ".join(f"{rate:.2f}" for rate in rates)
 
 
 def loads_of(run: Run, rows: list[Row]) -> list[str]:

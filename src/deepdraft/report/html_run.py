@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from deepdraft.metrics import FIGURE_KINDS
 from deepdraft.report.environment import facts_of
-from deepdraft.report.footnote import footnotes_of, loads_of, missing_of, needles_of, remarks_of, sources_of
+from deepdraft.report.footnote import (
+    footnotes_of,
+    loads_of,
+    missing_of,
+    needles_of,
+    remarks_of,
+    sources_of,
+    step_parts_of,
+)
 from deepdraft.report.grid import Cell, Head, grid_of
 from deepdraft.report.html_part import bullets, marked, section, table, unseen
 from deepdraft.report.markup import Markup, element, foreign, joined
@@ -119,6 +127,7 @@ def _sweep(subject: Subject, is_named: bool) -> Markup:
     grid = grid_of(subject.rows)
     lines = [*missing_of(subject.run, subject.rows), *remarks_of(subject.run, subject.rows)]
     lines += [*loads_of(subject.run, measured), *needles_of(subject.rows), *sources_of(measured)]
+    lines += step_parts_of(measured)
     caption = f"Results of {subject.name}"
     rows = [
         [

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from deepdraft.metrics import Point
 from deepdraft.records import Capabilities, Run, Source
 from deepdraft.report.doubt import point_doubts
-from deepdraft.report.footnote import footnotes_of, loads_of, missing_of, needles_of, remarks_of, sources_of
+from deepdraft.report.footnote import (
+    footnotes_of,
+    loads_of,
+    missing_of,
+    needles_of,
+    remarks_of,
+    sources_of,
+    step_parts_of,
+)
 from deepdraft.report.markup import visible
 from deepdraft.report.number import NOTHING, ms_text, percent_text, rate_text
 from deepdraft.report.row import Row, have_concurrency, median_of, median_seconds, rows_of, spread_frac
@@ -86,6 +94,7 @@ def results_table(run: Run, width: int = 80) -> str:
     footnotes = (
         footnotes_of(measured),
         sources_of(measured),
+        step_parts_of(measured),
         loads_of(run, measured),
         needles_of(rows),
         missing_of(run, rows),
@@ -134,7 +143,8 @@ def _heading(run: Run, rows: list[Row], width: int) -> str:
     if run.header.source is not None:
         return _source_heading(run.header.source, server, width)
     who = " ".join(part for part in (server.engine, server.version) if part)
-    identity = ", ".join(part for part in (who, server.model and f"model {server.model}", spec.url) if part)
+    where = " ".join((spec.url, *spec.embedded_flags))
+    identity = ", ".join(part for part in (who, server.model and f"model {server.model}", where) if part)
     kinds = dict.fromkeys(kind for row in rows for kind in row.doubts.text.kinds) or {spec.text: None}
     natures = dict.fromkeys(row.doubts.text.nature for row in rows if row.doubts.text.nature)
     text = ", ".join(kinds) + (f" ({', '.join(natures)})" if natures else "")

@@ -245,3 +245,28 @@ def test_check_sees_a_page_that_went_missing():
     pool._free[2] = 0
     with pytest.raises(LawBroken, match="3 pages are free, 4 are counted"):
         pool.check()
+
+
+def test_a_run_is_one_run_or_nothing():
+    pool = pool_of(12)
+    held = pool.allocate(12)
+    pool.free([held[page] for page in (1, 2, 5, 6, 7, 8)])
+    assert pool.allocate_run(5) is None
+    assert pool.num_free_pages == 6
+    assert pool.allocate_run(2) == [5, 6], "there is room behind it to grow"
+    assert pool.allocate_run(2) == [1, 2]
+    assert pool.allocate_run(1) == [7]
+    pool.check()
+
+
+def test_whole_pages_are_moved_in_all_layers():
+    pool = pool_of(6, page_size=3)
+    for index in range(2):
+        layer = pool.layer(index)
+        layer.keys.copy_(torch.arange(layer.keys.numel()).view_as(layer.keys))
+    before = [pool.layer(index).keys.clone() for index in range(2)]
+    pool.move_pages([4, 0], [1, 4])  # one of them is both source and target
+    for index, was in enumerate(before):
+        assert torch.equal(pool.layer(index).keys[3:6], was[12:15])
+        assert torch.equal(pool.layer(index).keys[12:15], was[0:3])
+        assert torch.equal(pool.layer(index).keys[0:3], was[0:3])

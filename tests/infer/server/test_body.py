@@ -21,7 +21,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 FIELDS = st.sampled_from(
-    [*CompletionBody.__struct_fields__, *ChatBody.__struct_fields__, "logit_bias", "presence_penalty", "grammar", "x"]
+    [*CompletionBody.__struct_fields__, *ChatBody.__struct_fields__, "logit_bias", "min_p", "grammar", "x"]
 )
 
 
@@ -40,6 +40,9 @@ def taken_or_refused(body: bytes) -> None:
         else:
             assert 0 < params.top_p <= 1
             assert 0 <= params.temperature <= 2
+            assert -2 <= params.presence_penalty <= 2
+            assert -2 <= params.frequency_penalty <= 2
+            assert params.repetition_penalty > 0
 
 
 @given(st.binary(max_size=60))

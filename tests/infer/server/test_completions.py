@@ -214,7 +214,12 @@ def test_a_cached_prefix_is_counted(random_server) -> None:
         ({"prompt": "a", "stream": "yes"}, "stream"),
         ({"prompt": "a", "stream_options": {"include_usage": True}}, "stream_options"),
         ({"prompt": "a", "logit_bias": {"5": 1}}, "logit_bias"),
-        ({"prompt": "a", "presence_penalty": 0.5}, "presence_penalty"),
+        ({"prompt": "a", "presence_penalty": 2.5}, "presence_penalty"),
+        ({"prompt": "a", "frequency_penalty": -2.5}, "frequency_penalty"),
+        ({"prompt": "a", "frequency_penalty": "much"}, "frequency_penalty"),
+        ({"prompt": "a", "repetition_penalty": 0}, "repetition_penalty"),
+        ({"prompt": "a", "repetition_penalty": -1}, "repetition_penalty"),
+        ({"prompt": "a", "repeat_penalty": 1.1}, "repeat_penalty"),
         ({"prompt": "a", "suffix": "b"}, "suffix"),
         ({"prompt": "a", "guided_json": {}}, "guided_json"),
         ({"prompt": "a", "cache_salt": "x"}, "cache_salt"),
@@ -256,6 +261,7 @@ def test_neutral_and_unknown_fields_pass(reciter) -> None:
         "logit_bias": {},
         "presence_penalty": 0,
         "frequency_penalty": 0.0,
+        "repetition_penalty": 1,
         "suffix": None,
         "top_k": -1,
         "best_of": 1,
@@ -264,6 +270,16 @@ def test_neutral_and_unknown_fields_pass(reciter) -> None:
         "an_unknown_field": [1, 2],
     }
     assert reciter.complete("x", max_tokens=2, **neutral).json["choices"][0]["text"] == "Sc"
+
+
+def test_penalties_are_obeyed(reciter) -> None:
+    fields = {"max_tokens": 30, "temperature": 0, "return_token_ids": True}
+    plain, penalised = (
+        reciter.complete("x", **fields, **penalties).json["choices"][0]["token_ids"]
+        for penalties in ({}, {"repetition_penalty": 1e6, "presence_penalty": 2, "frequency_penalty": 2.0})
+    )
+    assert len(set(plain)) < len(plain)  # it recites again and again
+    assert len(set(penalised)) == len(penalised)
 
 
 def test_too_long_for_the_context_and_for_the_pool(reciter, serving, reciter_folder) -> None:

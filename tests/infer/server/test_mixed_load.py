@@ -28,4 +28,5 @@ def test_nothing_leaks_and_no_answer_is_wrong(random_folder, tmp_path) -> None:
     assert min(result["num_completed"], result["num_disconnected"], result["num_malformed"]) > 0
     assert result["num_preemptions"] > 0  # the pool was too small for all at times
     assert result["resident_end_bytes"] - result["resident_start_bytes"] < 100 * 2**20
+    assert result["memory_by_minute"]  # that it does not grow with the requests: test_bounded_memory
     assert result["health_p50_s"] < 0.1  # the 99th percentile is the long run's to judge, on a quiet machine

@@ -101,7 +101,7 @@ def test_errors_become_the_clients_own(client, server) -> None:
     assert bad.value.type == "invalid_request_error"
     assert bad.value.param == "messages"
     with pytest.raises(openai.BadRequestError) as penalty:
-        client.chat.completions.create(model="reciter", messages=user("hi"), presence_penalty=1)
+        client.chat.completions.create(model="reciter", messages=user("hi"), presence_penalty=3)
     assert penalty.value.param == "presence_penalty"
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(model="gpt-4", messages=user("hi"))

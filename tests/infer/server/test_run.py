@@ -6,8 +6,10 @@ import asyncio
 import socket
 
 import pytest
+import torch
 
 from deepdraft.errors import UsageError
+from deepdraft.infer.kernels.select import attention_backend
 from deepdraft.infer.server.run import introduction, listening_socket, url_of
 
 LONG = {"prompt": "x", "max_tokens": 200, "temperature": 0, "ignore_eos": True, "stream": True}
@@ -74,7 +76,7 @@ def test_the_introduction_says_what_takes_effect(serving, reciter_folder) -> Non
     assert "llama" in text and "float32" in text
     assert "context limit 256 tokens" in text
     assert "KV pool 128 tokens, 32 pages of 4, 32768 bytes" in text and "predicted 32768" in text
-    assert "attention torch, threads 1" in text
+    assert f"attention {attention_backend(None, torch.device('cpu')).name}, threads 1" in text
     assert "the pool, not the context limit, bounds a request: 128 tokens" in text
 
 

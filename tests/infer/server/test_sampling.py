@@ -30,6 +30,9 @@ def test_what_is_said_is_passed_on() -> None:
         temperature=0.5,
         top_p=0.9,
         top_k=40,
+        presence_penalty=-2,
+        frequency_penalty=2,
+        repetition_penalty=1.2,
         seed=3,
         stop=["a", "b", "a"],
         stop_token_ids=[5, 5],
@@ -42,6 +45,9 @@ def test_what_is_said_is_passed_on() -> None:
         temperature=0.5,
         top_p=0.9,
         top_k=40,
+        presence_penalty=-2.0,
+        frequency_penalty=2.0,
+        repetition_penalty=1.2,
         seed=3,
         stop=("a", "b"),
         stop_token_ids=(5,),
@@ -53,6 +59,22 @@ def test_what_is_said_is_passed_on() -> None:
 @pytest.mark.parametrize("top_k", [0, -1, None])
 def test_top_k_that_is_off(top_k: int | None) -> None:
     assert params(top_k=top_k).top_k is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "range_stated"),
+    [
+        ("presence_penalty", 2.01, "between -2 and 2"),
+        ("presence_penalty", -2.01, "between -2 and 2"),
+        ("frequency_penalty", 1e300, "between -2 and 2"),
+        ("repetition_penalty", 0.0, "above 0"),
+        ("repetition_penalty", -1e-9, "above 0"),
+    ],
+)
+def test_a_penalty_out_of_range_is_refused_by_name(name: str, value: float, range_stated: str) -> None:
+    with pytest.raises(Refused, match=f"{name} must be {range_stated}") as refused:
+        params(**{name: value})
+    assert refused.value.param == name
 
 
 @pytest.mark.parametrize("seed", [-1, -(2**63), 0, 2**63 - 1])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+
+from deepdraft.infer.kernels.select import attention_backend
 from deepdraft.version import VERSION
 
 LONG = {"prompt": "x", "max_tokens": 240, "temperature": 0, "ignore_eos": True}
@@ -32,7 +35,7 @@ def test_server_info_tells_what_takes_effect(serving, random_folder) -> None:
     assert (info["kv_pool_tokens"], info["kv_pool_pages"], info["page_size"]) == (512, 128, 4)
     assert info["kv_bytes_per_token"] == 2 * 2 * 2 * 8 * 4  # layers, key and value, heads, width, bytes
     assert info["kv_pool_bytes"] == info["predicted_kv_pool_bytes"] == 512 * info["kv_bytes_per_token"]
-    assert info["attention_backend"] == "torch"
+    assert info["attention_backend"] == attention_backend(None, torch.device("cpu")).name
     assert info["has_radix_cache"] is False
     assert info["chunked_prefill_size"] == 8
     assert info["num_threads"] == 1

@@ -1,9 +1,11 @@
 """What drafting and verifying add to a step grows with the context.
 
-What it sees: the time of a step with the drafter less the time of a plain decode step, at two lengths or more.
+What it sees: the time of a step with the drafter less the time of a plain decode step, at two lengths or more; where
+the server tells what its steps consist of, the drafter's own pass, without a second run.
 Why it matters: a drafter that reads its whole cache each round, or a verify kernel slower than the decode kernel,
 turns speculation into a loss at depth even with the same acceptance.
-Evidence needed: a run with and a run without the drafter, both with step times, at two lengths at least.
+Evidence needed: a run with and a run without the drafter, both with step times, at two lengths at least; or parts of
+steps by the server's clock.
 Remedy: a drafter window, fewer draft tokens, another verify kernel.
 When it is wrong: the two runs differ in more than the drafter.
 """
@@ -24,7 +26,7 @@ MIN_SHARE = 0.1
 
 
 def find(case: Case) -> tuple[Finding, ...]:
-    """One finding for the run: against the first baseline that has the steps."""
+    """One finding for the run: against the first baseline that has the steps, else by the server's own parts."""
     for baseline in case.baselines:
         both = pairs(case, baseline, "step_s")
         if len(both) < 2:
@@ -54,4 +56,34 @@ def find(case: Case) -> tuple[Finding, ...]:
                 worth=last.own_value / last.other_value,
             ),
         )
-    return ()
+    return _by_parts(case)
+
+
+def _by_parts(case: Case) -> tuple[Finding, ...]:
+    """The drafter's own pass, at the first and the last length of the step curve where the server tells it."""
+    known = [
+        (point, draft_s, point.median("step_s"))
+        for point in case.step_curve.points
+        if (draft_s := point.median("step_draft_s")) is not None
+    ]
+    if len(known) < 2:
+        return ()
+    (first, before, _), (last, after, step_s) = known[0], known[-1]
+    if step_s is None or after < MIN_GROWTH * before or after - before < MIN_SHARE * step_s:
+        return ()
+    return (
+        Finding(
+            code=CODE,
+            name=NAME,
+            severity="warning",
+            summary=f"The drafter's own pass takes {ms(before)} of a step at {first.name} and {ms(after)} at "
+            f"{last.name}, of {ms(step_s)} in all (by the server's clock).",
+            evidence=tuple(
+                Evidence(name="step_draft_s", value=draft_s, unit="s", source=point.name)
+                for point, draft_s, _ in known
+            ),
+            remedy=f"Try {case.say('draft_window')}; {case.say('draft_len')}.",
+            hypotheses=by_support((drafter_rescan(case),)),
+            worth=step_s / (step_s - (after - before)),
+        ),
+    )

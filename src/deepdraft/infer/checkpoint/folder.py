@@ -29,10 +29,12 @@ _DTYPES = {"F32": ("float32", 4), "BF16": ("bfloat16", 2), "F16": ("float16", 2)
 class FolderCheckpoint:
     """See `Checkpoint`. The weights' files stay open, mapped into memory, as long as the object lives."""
 
-    def __init__(self, folder: Path) -> None:
-        """Raises UsageError or UnsupportedModel as `open_checkpoint` says."""
+    def __init__(self, folder: Path, config: ModelConfig | None = None) -> None:
+        """`config` None: what config.json says; a drafter's says more, so it is read elsewhere.
+
+        Raises UsageError or UnsupportedModel as `open_checkpoint` says."""
         self._folder = folder
-        config = model_config(folder)
+        config = config or model_config(folder)
         # The library's own class has no types, hence Any.
         self._shards: dict[str, Any] = {path.name: _opened(path) for path in _paths(folder)}
         stored = {name: shard for shard, opened in self._shards.items() for name in opened.keys()}  # noqa: SIM118

@@ -70,9 +70,11 @@ class KvLayout:
         return self.bytes_per_token * self.page_size
 
 
-def kv_layout(config: ModelConfig, *, page_size: int, dtype: torch.dtype) -> KvLayout:
-    """What a model's own layers store. Raises UsageError for a page_size below 1."""
-    return KvLayout((_layer_shape(config),) * config.num_layers, page_size, dtype)
+def kv_layout(
+    config: ModelConfig, *, page_size: int, dtype: torch.dtype, drafter_layers: tuple[LayerShape, ...] = ()
+) -> KvLayout:
+    """What a model's own layers store and, behind them, a drafter's. Raises UsageError for a page_size below 1."""
+    return KvLayout((_layer_shape(config),) * config.num_layers + drafter_layers, page_size, dtype)
 
 
 def _layer_shape(config: ModelConfig) -> LayerShape:

@@ -84,6 +84,14 @@ class PagePool:
         pages = self._take_following(after, num_pages) if after is not None else []
         return pages + self._take_runs(num_pages - len(pages))
 
+    def allocate_run(self, num_pages: int) -> list[int] | None:
+        """Take pages that follow each other: the lowest run with room for as many again behind them, so that who
+        grows goes on in place, else the lowest that is long enough. None, and none is taken, where there is none."""
+        start = self._free.find(_FREE * (2 * num_pages))
+        if start < 0:
+            start = self._free.find(_FREE * num_pages)
+        return None if start < 0 else list(self._take(start, num_pages))
+
     def free(self, pages: Sequence[int]) -> None:
         """Give pages back. Raises LawBroken, and frees none, when one is not of this pool, is free already, or is
         named twice."""
@@ -124,6 +132,14 @@ class PagePool:
         for layer in self._layers:
             for tensor in _stored(layer):
                 tensor.index_copy_(0, target_slots, tensor.index_select(0, source_slots))
+
+    def move_pages(self, source: Sequence[int], target: Sequence[int]) -> None:
+        """Copy whole pages, as `move` does rows."""
+        within = torch.arange(self.page_size, device=self.device)
+        slots = (
+            torch.tensor(pages, device=self.device)[:, None] * self.page_size + within for pages in (source, target)
+        )
+        self.move(*(by_page.reshape(-1) for by_page in slots))
 
     def check(self) -> None:
         """Raises LawBroken where the count of free pages or the tensors' size is not what it should be."""

@@ -18,19 +18,24 @@ def llama(config: ModelConfig, shape: GqaShape, weights: Weights) -> Decoder:
     """The model with its weights. Raises UsageError where a tensor is missing or has another shape."""
 
     def layer(_index: int, of_layer: Weights) -> DecoderLayer:
-        return DecoderLayer(
-            attention_norm=of_layer.norm("input_layernorm.weight", config.hidden_size, config.rms_norm_eps),
-            attention=_attention(config, shape, of_layer.under("self_attn.")),
-            feed_forward_norm=of_layer.norm(
-                "post_attention_layernorm.weight", config.hidden_size, config.rms_norm_eps
-            ),
-            feed_forward=mlp(of_layer.under("mlp."), config.hidden_size, config.intermediate_size),
-        )
+        attention = llama_attention(config, shape, of_layer.under("self_attn."))
+        return llama_layer(config, attention, of_layer)
 
     return decoder(config, weights, layer, rotary_dim=shape.head_dim, many_queries=None)
 
 
-def _attention(config: ModelConfig, shape: GqaShape, weights: Weights) -> GroupedQueryAttention:
+def llama_layer(config: ModelConfig, attention: GroupedQueryAttention, weights: Weights) -> DecoderLayer:
+    """One layer around its attention, from the weights under its prefix."""
+    return DecoderLayer(
+        attention_norm=weights.norm("input_layernorm.weight", config.hidden_size, config.rms_norm_eps),
+        attention=attention,
+        feed_forward_norm=weights.norm("post_attention_layernorm.weight", config.hidden_size, config.rms_norm_eps),
+        feed_forward=mlp(weights.under("mlp."), config.hidden_size, config.intermediate_size),
+    )
+
+
+def llama_attention(config: ModelConfig, shape: GqaShape, weights: Weights) -> GroupedQueryAttention:
+    """One layer's attention, from the weights under its prefix; rotary pairs are put side by side."""
     num_rows, num_kv_rows = shape.num_qo_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
     order, kv_order = _row_order(config, shape, shape.num_qo_heads), _row_order(config, shape, shape.num_kv_heads)
     parts = [("q_proj", num_rows, order), ("k_proj", num_kv_rows, kv_order), ("v_proj", num_kv_rows, None)]

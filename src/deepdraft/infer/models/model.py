@@ -33,6 +33,14 @@ class Model(Protocol):
     def config(self) -> ModelConfig:
         """The model's shape."""
 
+    @property
+    def embedding(self) -> Tensor:
+        """[V, H], of the tokens; a drafter shares it, and `output`."""
+
+    @property
+    def output(self) -> Tensor:
+        """[V, H], from the final norm's rows to logits; the embedding itself where the two are tied"""
+
     def forward(
         self, batch: Batch, pool: PagePool, attention: AttentionBackend, *, tapped_layers: tuple[int, ...] = ()
     ) -> Forwarded:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from deepdraft.infer.request import Output, SamplingParams, TokenLogprob
+from deepdraft.infer.request import Output, RequestSpeculation, SamplingParams, TokenLogprob
+from deepdraft.infer.server.drafting import usage_fields
 from deepdraft.infer.server.prompt import Prompt
 
 Json = dict[str, Any]
@@ -25,6 +26,8 @@ class Choice:
     finish_reason: str | None = None
     num_cached_tokens: int = 0
     num_output_tokens: int = 0
+    speculation: RequestSpeculation | None = None
+    """So far; None without a drafter."""
     logprob_offset: int = 0
     """Characters of the tokens whose log probabilities were given already; counted by /v1/completions."""
 
@@ -33,6 +36,7 @@ class Choice:
         self.num_cached_tokens = output.num_cached_tokens
         self.num_output_tokens = output.num_output_tokens
         self.finish_reason = output.finish_reason
+        self.speculation = output.speculation
 
     def keep(self, output: Output) -> None:
         """Keep what came for an answer in one piece."""
@@ -88,8 +92,9 @@ class Job:
 
 
 def usage(choices: Sequence[Choice]) -> Json:
-    """Tokens of the whole answer so far. A prompt with several choices counts once, and as cached is what its first
-    choice found in the cache."""
+    """Tokens of the whole answer so far, and with a drafter what drafting did for it. A prompt with several choices
+    counts once, and as cached is what its first choice found in the cache."""
+    drafted = [choice.speculation for choice in choices if choice.speculation is not None]
     firsts = [choice for choice in choices if choice.is_first_of_prompt]
     num_prompt_tokens = sum(len(choice.prompt.token_ids) for choice in firsts)
     num_output_tokens = sum(choice.num_output_tokens for choice in choices)
@@ -98,4 +103,5 @@ def usage(choices: Sequence[Choice]) -> Json:
         "completion_tokens": num_output_tokens,
         "total_tokens": num_prompt_tokens + num_output_tokens,
         "prompt_tokens_details": {"cached_tokens": sum(choice.num_cached_tokens for choice in firsts)},
+        **usage_fields(drafted),
     }

@@ -18,10 +18,15 @@ from deepdraft.errors import UsageError
 from deepdraft.infer.checkpoint.checkpoint import Checkpoint
 from deepdraft.infer.checkpoint.embedded import embedded_model_path
 from deepdraft.infer.checkpoint.open import open_checkpoint
+from deepdraft.infer.drafters.dflash import DflashDrafter
+from deepdraft.infer.drafters.drafter import Drafter
+from deepdraft.infer.drafters.open import open_drafter
 from deepdraft.infer.engine import Engine
-from deepdraft.infer.kv.layout import kv_layout
+from deepdraft.infer.kernels.select import AUTO, attention_backend, fallback_notice
+from deepdraft.infer.kv.layout import LayerShape, kv_layout
 from deepdraft.infer.memory import available_bytes
 from deepdraft.infer.models.load import load_model
+from deepdraft.infer.models.model import Model
 from deepdraft.infer.pool_size import context_limit, kv_pool_tokens
 from deepdraft.infer.server.metrics import Metrics
 from deepdraft.infer.server.service import ServerFacts, Service
@@ -31,7 +36,10 @@ from deepdraft.infer.settings import (
     DEFAULT_CHUNK_LEN,
     DEFAULT_MAX_RUNNING_REQUESTS,
     DEFAULT_PAGE_SIZE,
+    DEFAULT_TREE_BUDGET,
+    DEFAULT_TREE_TOP_K,
     EngineSettings,
+    SpeculationSettings,
 )
 from deepdraft.version import VERSION
 
@@ -48,8 +56,12 @@ def load_service(settings: ServeSettings) -> Service:
     max_context_len = context_limit(checkpoint.config, settings.max_context_len)
     tokenizer = checkpoint.tokenizer()
     model = load_model(checkpoint, dtype=_dtype(settings.dtype), device=_DEVICE)
-    engine = Engine(model, tokenizer, _engine_settings(settings, checkpoint, max_context_len))
-    metrics = Metrics()
+    drafter = _drafter(settings, model)
+    speculation = _speculation(settings)
+    layers = () if drafter is None else drafter.kv_layers
+    engine_settings = _engine_settings(settings, checkpoint, max_context_len, layers)
+    engine = Engine(model, tokenizer, engine_settings, drafter, speculation)
+    metrics = Metrics(has_drafter=drafter is not None)
     worker = EngineWorker(
         engine,
         metrics,
@@ -64,18 +76,45 @@ def load_service(settings: ServeSettings) -> Service:
         kv_pool_tokens=engine.settings.kv_pool_tokens,
         vocab_size=checkpoint.config.vocab_size,
         created_s=int(time.time()),
-        settings=_shown(settings, checkpoint, engine, path, names[0], num_threads),
+        settings={
+            **_shown(settings, checkpoint, engine, path, names[0], num_threads),
+            "speculation": None if drafter is None else _shown_drafting(settings, drafter, speculation, engine),
+        },
     )
     return Service(
         worker=worker, tokenizer=tokenizer, metrics=metrics, facts=facts, max_body_bytes=settings.max_body_bytes
     )
 
 
-def _engine_settings(settings: ServeSettings, checkpoint: Checkpoint, max_context_len: int) -> EngineSettings:
+def _drafter(settings: ServeSettings, model: Model) -> Drafter | None:
+    """None for --drafter none. Raises UsageError as `open_drafter` does, and for a window below the draft block."""
+    drafter = open_drafter(
+        settings.drafter, model, draft_window=settings.draft_window, draft_sink=settings.draft_sink
+    )
+    if drafter is not None and settings.draft_window is not None and settings.draft_window < drafter.scratch_len:
+        raise UsageError(
+            f"--draft-window {settings.draft_window} is shorter than the drafter's block of {drafter.scratch_len}",
+            hint="give it several blocks, like 512",
+        )
+    return drafter
+
+
+def _speculation(settings: ServeSettings) -> SpeculationSettings:
+    return SpeculationSettings(
+        tree_budget=settings.tree_budget or DEFAULT_TREE_BUDGET,
+        tree_top_k=settings.tree_top_k or DEFAULT_TREE_TOP_K,
+        is_spine_first=settings.is_spine_first,
+        simulate_acceptance_len=settings.simulate_acceptance_len,
+    )
+
+
+def _engine_settings(
+    settings: ServeSettings, checkpoint: Checkpoint, max_context_len: int, drafter_layers: tuple[LayerShape, ...]
+) -> EngineSettings:
     """The weights are loaded: what is free now is there for the pool."""
     kv_dtype = settings.dtype or "float32"
     page_size = settings.page_size or DEFAULT_PAGE_SIZE
-    layout = kv_layout(checkpoint.config, page_size=page_size, dtype=DTYPES[kv_dtype])
+    layout = kv_layout(checkpoint.config, page_size=page_size, dtype=DTYPES[kv_dtype], drafter_layers=drafter_layers)
     pool_tokens = kv_pool_tokens(
         layout,
         available_bytes=available_bytes(_DEVICE),
@@ -89,11 +128,12 @@ def _engine_settings(settings: ServeSettings, checkpoint: Checkpoint, max_contex
         page_size=page_size,
         chunk_len=settings.chunk_len or DEFAULT_CHUNK_LEN,
         max_running_requests=settings.max_running_requests or DEFAULT_MAX_RUNNING_REQUESTS,
-        attention_backend=settings.attention_backend or "torch",
+        attention_backend=attention_backend(settings.attention_backend, _DEVICE).name,
         kv_dtype=kv_dtype,
         device=str(_DEVICE),
         has_radix_cache=settings.has_radix_cache,
         is_checked=settings.is_checked,
+        defragment=settings.defragment,
     )
 
 
@@ -122,6 +162,7 @@ def _shown(
         "weight_dtype": config.dtype,
         "weight_bytes": checkpoint.num_bytes,
         **asdict(effective),
+        "attention_note": fallback_notice(_DEVICE) if settings.attention_backend in (None, AUTO) else None,
         "kv_pool_pages": pool.num_pages,
         "kv_pool_bytes": pool.num_bytes,
         "predicted_kv_pool_bytes": pool_bytes(
@@ -132,6 +173,26 @@ def _shown(
         "max_queued_requests": settings.max_queued_requests,
         "max_body_bytes": settings.max_body_bytes,
         "num_threads": num_threads,
-        "speculation": None,
         "versions": {"deepdraft": VERSION, "python": platform.python_version(), "torch": str(torch.__version__)},
+    }
+
+
+def _shown_drafting(
+    settings: ServeSettings, drafter: Drafter, speculation: SpeculationSettings, engine: Engine
+) -> Mapping[str, Any]:
+    """/server_info's `speculation`. A null is what this drafter does not have."""
+    dflash = drafter if isinstance(drafter, DflashDrafter) else None
+    element_bytes = engine.pool.layout.dtype.itemsize
+    return {
+        "method": drafter.name,
+        "drafter": settings.drafter,
+        "draft_len": drafter.draft_len,
+        "block_size": dflash.block_size if dflash else None,
+        "tree_budget": speculation.tree_budget,
+        "tree_top_k": speculation.tree_top_k if dflash else 1,
+        "spine_first": speculation.is_spine_first,
+        "draft_window": dflash.window.window_len if dflash else None,
+        "draft_sink": dflash.window.sink_len if dflash else None,
+        "simulate_acceptance_len": speculation.simulate_acceptance_len,
+        "kv_bytes_per_token": sum(layer.bytes_per_token(element_bytes) for layer in drafter.kv_layers),
     }

@@ -1,6 +1,7 @@
 """/metrics: the engine's own counts and the times of requests, under the field's names with the prefix `deepdraft:`.
 
-Counters of tokens, pages and preemptions are read from the engine's last `EngineStats`, never counted twice.
+Counters of tokens, pages and preemptions are read from the engine's last `EngineStats`, never counted twice; those of
+drafting are `drafting`'s.
 Everything is kept in a registry of its own.
 """
 
@@ -15,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from deepdraft.infer.request import Output
+from deepdraft.infer.server.drafting import DraftCounts
 
 if TYPE_CHECKING:
     from deepdraft.infer.engine_stats import EngineStats
@@ -37,6 +39,8 @@ _COUNTERS = {
     ),
     "num_completion_tokens_total": (("generation_tokens", "Output tokens"),),
     "num_preemptions_total": (("num_preemptions", "Running requests put back into the queue for want of pages"),),
+    "num_moved_pages_total": (("defragmented_pages", "Pages moved by --defragment"),),
+    "defragment_s_total": (("defragment_seconds", "Seconds of --defragment, between steps"),),
 }
 
 
@@ -53,18 +57,23 @@ class RequestTimes:
 class Metrics:
     """What is counted; `page` is the text of /metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_drafter: bool = False) -> None:
+        """Without a drafter the page has no family of drafting."""
         self.recent_request_s = 0.0
         """How long requests took lately, from arrival to end."""
         self._registry = CollectorRegistry()
         self._engine = _EngineCollector()
         self._registry.register(self._engine)
+        self._drafts = DraftCounts() if has_drafter else None
+        if self._drafts is not None:
+            self._registry.register(self._drafts)
         ProcessCollector(registry=self._registry)
         self._success = self._counter("request_success", "Requests that ended", "finish_reason")
         self._aborted = self._counter(
             "request_aborted", "Requests dropped: the client went away, or a drain was over"
         )
         self._refused = self._counter("request_refused", "Requests answered with an error", "status")
+        self._queue = self._histogram("request_queue_time_seconds", "Request submitted to first admitted", _LONG_S)
         self._ttft = self._histogram("time_to_first_token_seconds", "Request arrived to first output", _LONG_S)
         self._itl = self._histogram("inter_token_latency_seconds", "Between tokens of a request, by token", _SHORT_S)
         self._tpot = self._histogram(
@@ -84,6 +93,8 @@ class Metrics:
         for record in report.records:
             self._step.labels(record.kind).observe(record.seconds)
             self._step_tokens.labels(record.kind).inc(record.num_tokens)
+            if self._drafts is not None:
+                self._drafts.add(record)
 
     def output(self, times: RequestTimes, output: Output, at_s: float) -> None:
         """A step brought something to a request."""
@@ -91,6 +102,8 @@ class Metrics:
         if num_tokens and times.first_s is None:
             times.first_s, times.num_first_tokens = at_s, output.num_output_tokens
             self._ttft.observe(at_s - times.arrived_s)
+            if output.queue_s is not None:
+                self._queue.observe(output.queue_s)
         elif num_tokens:
             for _ in range(num_tokens):
                 self._itl.observe((at_s - times.last_s) / num_tokens)

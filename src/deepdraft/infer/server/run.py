@@ -182,7 +182,8 @@ def introduction(facts: Mapping[str, Any]) -> str:
         f"attention {facts['attention_backend']}, threads {facts['num_threads']}, prefill in chunks of "
         f"{facts['chunk_len']}, {facts['max_running_requests']} running and {facts['max_queued_requests']} queued "
         f"requests at most, radix cache {radix}",
-        *(f"note: {note}" for note in facts["model_notes"]),
+        *_drafting_lines(facts),
+        *(f"note: {note}" for note in (*facts["model_notes"], facts["attention_note"]) if note),
     ]
     if facts["kv_pool_tokens"] < facts["max_context_len"]:
         lines.append(
@@ -190,6 +191,33 @@ def introduction(facts: Mapping[str, Any]) -> str:
             "(raise --kv-pool-tokens or --mem-fraction)"
         )
     return "\n".join(lines)
+
+
+def _drafting_lines(facts: Mapping[str, Any]) -> list[str]:
+    """How it drafts and what that takes of the pool; a warning where acceptance is simulated."""
+    drafting = facts["speculation"]
+    if drafting is None:
+        return ["no drafter (--drafter embedded or ngram)"]
+    draft_len, budget = drafting["draft_len"], drafting["tree_budget"]
+    shape = f"trees of {budget} nodes, {drafting['tree_top_k']} candidates a depth"
+    if drafting["tree_top_k"] == 1:
+        shape = f"chains of {min(draft_len, budget)}"
+    window = ""
+    if drafting["draft_window"] is not None:
+        sink = f" and the first {drafting['draft_sink']}" if drafting["draft_sink"] else ""
+        window = f", sees the last {drafting['draft_window']} tokens{sink}"
+    kv_bytes = drafting["kv_bytes_per_token"]
+    lines = [
+        f"drafter {drafting['method']} ({drafting['drafter']}): {shape}, up to {draft_len} deep{window}; "
+        f"KV {kv_bytes} of {facts['kv_bytes_per_token']} bytes a token, "
+        f"{_size(kv_bytes * facts['kv_pool_tokens'])} of the pool"
+    ]
+    if drafting["simulate_acceptance_len"] is not None:
+        lines.append(
+            f"WARNING: acceptance is SIMULATED at {drafting['simulate_acceptance_len']:g} tokens a step: the output "
+            "has no meaning, and no rate is a result of the drafter"
+        )
+    return lines
 
 
 def _size(num_bytes: int) -> str:

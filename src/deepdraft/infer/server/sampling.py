@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from deepdraft.infer.request import SamplingParams
+from deepdraft.infer.request_check import MAX_PENALTY
 from deepdraft.infer.server.protocol import GenerationBody
 from deepdraft.infer.server.refusal import Refused
 
@@ -53,6 +54,9 @@ def sampling_params(
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
+        presence_penalty=_penalty("presence_penalty", body.presence_penalty),
+        frequency_penalty=_penalty("frequency_penalty", body.frequency_penalty),
+        repetition_penalty=_repetition_penalty(body.repetition_penalty),
         seed=None if body.seed is None else body.seed % _SEEDS,
         stop=_stop_strings(body.stop),
         stop_token_ids=_stop_token_ids(body.stop_token_ids),
@@ -88,6 +92,19 @@ def check_stream_options(body: GenerationBody) -> None:
     """Raises Refused (400) for options of a stream that was not asked for."""
     if body.stream_options is not None and not body.stream:
         raise Refused(400, "stream_options is only allowed when stream is true", param="stream_options")
+
+
+def _penalty(name: str, asked: float | None) -> float:
+    penalty = asked or 0.0
+    _check(name, penalty, -MAX_PENALTY, MAX_PENALTY)
+    return penalty
+
+
+def _repetition_penalty(asked: float | None) -> float:
+    penalty = 1.0 if asked is None else asked
+    if penalty <= 0:
+        raise Refused(400, f"repetition_penalty must be above 0, got {penalty:g}", param="repetition_penalty")
+    return penalty
 
 
 def _stop_strings(stop: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 EMBEDDED = "embedded"
 """The model that ships with the package."""
 
+NO_DRAFTER = "none"
+
 DEFAULT_PORT = 8000
 DEFAULT_MAX_QUEUED_REQUESTS = 128
 DEFAULT_MAX_BODY_BYTES = 8 * 2**20
@@ -42,6 +44,20 @@ class ServeSettings:
     """Of weights and computing, as torch names it."""
     num_threads: int | None = None
     """None: all but one of the cores there are, which is left to everything but the forward pass."""
+    drafter: str = NO_DRAFTER
+    """none, ngram, embedded, or the folder of a DFlash drafter."""
+    tree_budget: int | None = None
+    """Draft nodes of one verify step, the root apart."""
+    tree_top_k: int | None = None
+    """Candidates of each depth; 1: a chain."""
+    is_spine_first: bool = False
+    draft_window: int | None = None
+    """Tokens of the context's end that the drafter sees. None: what its folder says."""
+    draft_sink: int | None = None
+    """And of its beginning."""
+    simulate_acceptance_len: float | None = None
+    """Tokens that a verify step commits on average, whatever the target says: for benchmarks alone."""
+    defragment: bool = False
     has_radix_cache: bool = True
     is_checked: bool = False
     """Check the engine's laws after every step."""

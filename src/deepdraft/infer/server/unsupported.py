@@ -1,7 +1,7 @@
 """Fields that other servers obey, that change the output or what is measured, and that this one does not have.
 
 To ignore them would give an answer that is not what was asked for. A value that changes nothing (`logit_bias: {}`,
-`presence_penalty: 0`) passes. Every other unknown field is ignored.
+`min_p: 0`) passes. Every other unknown field is ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "dry_multiplier": (0,),
     "ebnf": (),
     "extra_key": ("",),
-    "frequency_penalty": (0,),
     "function_call": ("none",),
     "functions": ([],),
     "grammar": ("",),
@@ -44,12 +43,11 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "mirostat": (0,),
     "modalities": (["text"],),
     "n_predict": (),
-    "presence_penalty": (0,),
     "prompt_embeds": (),
     "prompt_logprobs": (0,),
     "reasoning_effort": ("none",),
     "regex": (),
-    "repetition_penalty": (1,),
+    "repeat_penalty": (1,),
     "response_format": ({"type": "text"},),
     "skip_special_tokens": (True,),
     "structured_outputs": (),

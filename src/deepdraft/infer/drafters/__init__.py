@@ -1,0 +1,1 @@
+"""What proposes tokens to the target: block diffusion (`dflash`) and prompt lookup (`ngram`)."""
