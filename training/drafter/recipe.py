@@ -19,13 +19,13 @@ NUM_LONG_TEXTS = 5
 NUM_STEPS = 7500
 
 EVALUATIONS = (
-    ("code", "code", EvaluationSettings(context_lens=(1024, 16_384), num_prompts=24)),
-    ("prose", "prose", EvaluationSettings(context_lens=(1024, 16_384), num_prompts=12)),
-    ("code, first 64 tokens", "code", EvaluationSettings(context_lens=(1024,), num_prompts=24, output_len=71)),
+    ("code", "code", EvaluationSettings(context_lens=(1024,), num_prompts=32)),
+    ("prose", "prose", EvaluationSettings(context_lens=(1024,), num_prompts=32)),
+    ("code, first 64 tokens", "code", EvaluationSettings(context_lens=(1024,), num_prompts=32, output_len=71)),
     ("code, sampled", "code", EvaluationSettings(context_lens=(1024,), num_prompts=24, temperature=0.7)),
-    ("code", "code", EvaluationSettings(context_lens=(4096,), num_prompts=24)),
+    ("code", "code", EvaluationSettings(context_lens=(4096, 16_384), num_prompts=8)),
 )
-"""A name, the kind of held-out text, and how it is evaluated. The prompts of two lengths end at the same places.
+"""A name, the kind of held-out text, and how it is evaluated. Long prompts take long to compute, so there are fewer.
 Answers repeat themselves the more the longer they are: their beginnings are the harder part."""
 
 
