@@ -1,9 +1,10 @@
 """What holds for every plan of an SGLang server, whatever the model, the version and the flags."""
 
+import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepdraft.cost.device import device
@@ -47,6 +48,7 @@ def test_the_parts_fill_the_device_and_the_pool_is_whole_pages(version, name, se
     assert all(each.error_bytes >= 0 and each.source for each in plan.ledger.entries)
 
 
+@settings(max_examples=300)
 @given(*CASES, st.floats(0, 0.02))
 def test_the_pool_grows_with_the_fraction_and_the_reserve_falls(version, name, settings, more):
     now = plan_for("sglang", version, MODELS[name], B200, settings)
@@ -57,7 +59,9 @@ def test_the_pool_grows_with_the_fraction_and_the_reserve_falls(version, name, s
         B200,
         replace(settings, mem_fraction_static=settings.mem_fraction_static + more),
     )
-    assert then.kv_pool_tokens >= now.kv_pool_tokens
+    # States are had in whole numbers: one more of them may take its bytes from the tokens' pool.
+    state_tokens = math.ceil(now.bytes_per_sequence / now.bytes_per_token) + settings.page_size
+    assert then.kv_pool_tokens >= now.kv_pool_tokens - (state_tokens if now.bytes_per_sequence else 0)
     slack = 2 * settings.page_size * now.bytes_per_token + 2 * now.bytes_per_sequence + 2**20
     assert then.reserve_bytes <= now.reserve_bytes + slack
 

@@ -88,7 +88,9 @@ def test_what_a_slow_reader_leaves_unread_holds_nobody_up(serving, reciter_folde
 
 
 def test_a_stalled_reader_is_cut_off(serving, reciter_folder, monkeypatch) -> None:
-    monkeypatch.setattr("deepdraft.infer.server.event_stream.SEND_LIMIT_S", 0.02)  # long before the engine has made 200 tokens
+    monkeypatch.setattr(
+        "deepdraft.infer.server.event_stream.SEND_LIMIT_S", 0.02
+    )  # long before the engine has made 200 tokens
     with serving(reciter_folder, send_buffer_bytes=4096) as server, idle_reader(server) as connection:
         server.wait_until(lambda: server.metric(ABORTED) == 1)
         server.wait_until_idle()
