@@ -74,7 +74,10 @@ def test_a_job_leaves_a_drafter_and_results_that_are_read(
             assert line.figures["acceptance_len"].values[0] == 1 + found.num_accepted_tokens / found.num_steps
     capsys.readouterr()
     assert main(["show", str(results / "chain.jsonl")]) == 0
-    assert "drafter: dflash" in capsys.readouterr().out
+    assert "drafter: dflash chain of 3" in capsys.readouterr().out
+    for name in ("chain", "tree_8"):  # untrained, so most of what is drafted is waste; eight nodes are no eight deep
+        assert main(["explain", str(results / f"{name}.jsonl")]) == 0
+        assert "drafts go 3 tokens deep" in " ".join(capsys.readouterr().out.split())
     page = tmp_path / "report.html"
     assert main(["report", str(results / "chain.jsonl"), str(results / "tree_8.jsonl"), "--out", str(page)]) == 0
     assert "Acceptance by depth" in page.read_text()

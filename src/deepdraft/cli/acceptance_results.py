@@ -41,7 +41,7 @@ def _run(points: Sequence[EvaluatedPoint], target_name: str, folder: Path, comma
         engine_version=VERSION,
         model=target_name,
         speculation="yes",
-        speculation_method="dflash",
+        speculation_method=f"dflash {_form(points[0])}",
         settings={"drafter": folder.name, "tree_budget": budget or draft_len, "is_chain": budget == 0},
         text="evaluation text",
         unknowns=_UNKNOWNS,
@@ -66,7 +66,12 @@ def _line(point: EvaluatedPoint) -> Reported:
             accepted_at_depth=tuple(sum(n >= depth for n in found.accepted_lens) for depth in depths),
             accepted_len_histogram=histogram,
         ),
-        workload=f"chain of {found.draft_len}" if point.budget == 0 else f"tree of {point.budget}",
+        workload=_form(point),
         is_cold=True,
         remarks=(f"{point.num_outputs} outputs at temperature {point.temperature:g}, {num_rounds} rounds",),
     )
+
+
+def _form(point: EvaluatedPoint) -> str:
+    """As the server names what it verifies: a tree's nodes are no depth, so `explain` must know one from a chain."""
+    return f"chain of {point.acceptance.draft_len}" if point.budget == 0 else f"tree of {point.budget}"
