@@ -19,7 +19,9 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=count_or_none, metavar="N", help="of prompts, first weights and blocks")
 
     text = parser.add_argument_group("what is learned")
-    text.add_argument("--text", type=Path, nargs="+", metavar="FILE", help="UTF-8 text, a document a file")
+    text.add_argument(
+        "--text", type=Path, nargs="+", metavar="PATH", help="UTF-8 text, a document a file; a folder: its files"
+    )
     text.add_argument(
         "--regenerate",
         type=tokens,
@@ -60,7 +62,7 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         "--eval-text",
         type=Path,
         nargs="+",
-        metavar="FILE",
+        metavar="PATH",
         help=f"text not learned; writes results files to DIR/{RESULTS}",
     )
     evaluation.add_argument(

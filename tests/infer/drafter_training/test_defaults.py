@@ -18,7 +18,7 @@ def test_the_embedded_models_drafter(embedded: Target) -> None:
     shape = drafter_shape(embedded)
     assert (shape.hidden_size, shape.vocab_size, shape.num_target_layers) == (192, 4096, 6)
     assert (shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.intermediate_size) == (6, 2, 32, 512)
-    assert (shape.target_layers, shape.block_size, shape.num_layers) == ((1, 2, 3, 4, 5), 8, 3)
+    assert (shape.target_layers, shape.block_size, shape.num_layers) == ((0, 1, 2, 3, 4), 8, 3)
     assert embedded.tokenizer.token_text(shape.mask_token_id) == "<|mask|>"
     assert shape.draft_len == 7
 
@@ -26,8 +26,9 @@ def test_the_embedded_models_drafter(embedded: Target) -> None:
 @pytest.mark.parametrize(
     ("num_layers", "layers"),
     [
-        (2, (0, 1)),
-        (6, (1, 2, 3, 4, 5)),
+        (1, (0,)),
+        (2, (0,)),
+        (6, (0, 1, 2, 3, 4)),
         (36, (1, 9, 17, 25, 33)),
         (61, (1, 15, 30, 44, 58)),
         (64, (1, 16, 31, 46, 61)),

@@ -103,3 +103,18 @@ def test_files_that_cant_be_used_are_refused(
         file.write_bytes(content)
     with pytest.raises(UsageError, match=message):
         read_documents([file], target.tokenizer)
+
+
+def test_a_folder_stands_for_the_files_below_it(target: Target, tmp_path: Path) -> None:
+    (tmp_path / "b" / "inner").mkdir(parents=True)
+    texts = {name: f"{name} " * 400 for name in ("a.txt", "b/inner/x.py", "b/z.md")}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    found = read_documents([tmp_path], target.tokenizer)
+    assert found == [target.tokenizer.encode(text, add_special=True) for text in texts.values()]
+    assert read_documents([tmp_path / "b"], target.tokenizer) == found[1:]
+
+
+def test_an_empty_folder_is_said(target: Target, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no text file"):
+        read_documents([tmp_path], target.tokenizer)

@@ -53,9 +53,11 @@ def drafter_shape(
 
 def default_target_layers(num_layers: int) -> tuple[int, ...]:
     """Of a deep target five layers from the second to the third-to-last, as DFlash has it; of a shallow one all but
-    the first (at most five, from the top)."""
+    the last (at most five, from the top): a prompt's tokens need not be computed through a last layer that isn't
+    tapped, a sixth of the prefill of a target of six layers."""
     if num_layers <= MAX_TAPPED + 3:
-        return tuple(range(max(0, num_layers - MAX_TAPPED), num_layers))
+        last = max(1, num_layers - 1)
+        return tuple(range(max(0, last - MAX_TAPPED), last))
     step = (num_layers - 4) / (MAX_TAPPED - 1)
     return tuple(round(1 + index * step) for index in range(MAX_TAPPED))
 

@@ -33,11 +33,12 @@ class Prompt:
     continuation: tuple[int, ...]
 
 
-def read_documents(files: Iterable[Path], tokenizer: Tokenizer) -> list[list[int]]:
-    """One document a file, as the target's tokens.
+def read_documents(paths: Iterable[Path], tokenizer: Tokenizer) -> list[list[int]]:
+    """One document a file, as the target's tokens; a folder stands for the files in it and below it, by name.
 
     Raises UsageError for a file that can't be read or is no UTF-8, and where no file has `MIN_PROMPT_LEN` + 1 tokens.
     """
+    files = [file for path in paths for file in _files(path)]
     documents = [tokenizer.encode(_text(file), add_special=True) for file in files]
     documents = [document for document in documents if len(document) > MIN_PROMPT_LEN]
     if not documents:
@@ -45,6 +46,12 @@ def read_documents(files: Iterable[Path], tokenizer: Tokenizer) -> list[list[int
             f"no text file has more than {MIN_PROMPT_LEN} tokens", hint="name longer or more files with --text"
         )
     return documents
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.is_file())
 
 
 def _text(file: Path) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from deepdraft.errors import UsageError
 from deepdraft.infer.drafter_training.prompts import Prompt
 from deepdraft.infer.engine import Engine
+from deepdraft.infer.kernels.select import AUTO
 from deepdraft.infer.models.model import Model
 from deepdraft.infer.request import Request, SamplingParams
 from deepdraft.infer.settings import EngineSettings
@@ -98,6 +99,7 @@ def _engine(
         page_size=PAGE_SIZE,
         chunk_len=CHUNK_LEN,
         max_running_requests=max_running_requests,
+        attention_backend=AUTO,
     )
     return Engine(model, tokenizer, settings)
 
