@@ -87,4 +87,12 @@ CASES = (
         "every fourth of 48 layers attends, 2 KV heads of 256; 36 keep a state of 32 x 128 x 128 in float32 and the "
         "last 3 inputs of a convolution over 2 x 16 x 128 + 32 x 128 channels",
     ),
+    Case(
+        "DeepSeek-V4-Flash",
+        "deepseek-v4-flash",
+        "21 * (32768 // 4) * (512 * 2 + 128 + 4) + 20 * (32768 // 128) * 512 * 2 + 43 * 128 * 512 * 2 "
+        "+ 21 * 8 * 4 * (512 + 128) * 4 + 20 * 128 * 2 * 512 * 4",
+        "21 layers keep a row of 512 for 4 tokens and an index of 128 bytes with a scale, 20 a row for 128 tokens, "
+        "all 43 a window of 128; compressors hold 8 or 128 tokens, keys and scores, in float32",
+    ),
 )

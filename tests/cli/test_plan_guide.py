@@ -44,3 +44,18 @@ def test_every_key_that_is_named_is_printed(called) -> None:
     printed = called(*COMMAND).json
     assert len(named) > 10
     assert set(named) <= set(printed)
+
+
+@pytest.mark.parametrize(
+    ("place", "flags"),
+    [
+        (0, ("sglang", "--tp", 4, "--context-length", "200k", "--device", "H200")),
+        (1, ("vllm", "--tp", 4, "--max-model-len", "200k", "--device", "H200")),
+        (2, ("llamacpp", "--ctx-size", 131_072, "--parallel", 1)),
+    ],
+)
+def test_a_token_of_deepseek_v4(called, place, flags) -> None:
+    (cells,) = re.findall(r"^\| one token, Flash \| (.*) \|$", GUIDE, re.MULTILINE)
+    said = int(cells.split(" | ")[place].split(" bytes")[0].replace(",", ""))
+    found = called("plan", "deepseek-v4-flash", "--engine", *flags, "--json").json
+    assert round(found["bytes_per_token"]) == said

@@ -38,3 +38,10 @@ def test_prediction_layers_keep_what_the_targets_layers_keep():
     assert drafter.weights.total_bytes == model.weights.mtp_bytes > 10**10
     hybrid = mtp_drafter(open_model("qwen3-next-80b-a3b"))
     assert [type(each).__name__ for each in hybrid.shape.families] == ["Grouped"]
+
+
+def test_deepseek_v4s_prediction_layer_has_a_window_alone():
+    drafter = mtp_drafter(open_model("deepseek-v4-flash"))
+    (window,) = drafter.shape.families
+    assert (window.num_layers, window.window, window.stride) == (1, 128, 1)
+    assert drafter.weights.total_bytes == 3_593_787_756

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))  # for tiny_gguf
 
-from tiny_gguf import HEAD_DIM, HIDDEN, MLP, TOKENS, gemma3_gguf, llama_gguf, qwen3next_gguf
+from tiny_gguf import HEAD_DIM, HIDDEN, MLP, TOKENS, deepseek4_gguf, gemma3_gguf, llama_gguf, qwen3next_gguf
 
 from deepdraft.cost.kv_family import Grouped, Latent, Recurrent
 from deepdraft.errors import UsageError
 from deepdraft.planner.gguf import open_gguf
 from deepdraft.planner.gguf_shape import shape_of_metadata
 from deepdraft.planner.open_model import open_model
+from deepdraft.planner.v4_layers import V4Layers, v4_layers
 
 
 def keys(arch: str, **stated: Any) -> dict[str, Any]:
@@ -185,13 +186,31 @@ def test_a_window_that_llama_cpp_ignores(arch: str) -> None:
         ("kimi-linear", {"kda__head_dim": 128}),
         ("rwkv7", {"wkv__head_size": 64}),
         ("lfm2", {"shortconv__l_cache": 3}),
-        ("deepseek4", {"attention__compress_ratios": [4, 128]}),
+        ("deepseek4-next", {"attention__compress_ratios": [4, 128]}),
     ],
 )
 def test_an_unknown_cache_is_refused_by_its_key(arch: str, stated: dict[str, Any]) -> None:
     (key,) = stated
     with pytest.raises(UsageError, match=re.escape(key.replace("__", "."))):
         shape_of_metadata(keys(arch, **stated), "x")
+
+
+def test_deepseek_v4(tmp_path: Path) -> None:
+    """Of the file that llama.cpp itself loads in test_llamacpp_run."""
+    shape = open_gguf(deepseek4_gguf(tmp_path / "v4.gguf", ratios=(0, 4, 128, 4, 0))).shape
+    assert v4_layers(shape.families) == V4Layers(
+        num_layers=5, num_4=2, num_128=1, dim=128, rope_dim=64, index_dim=64, window=128
+    )
+    assert shape.num_streams == 4
+
+
+@pytest.mark.parametrize("ratios", [[4], "4", [4, 8, 0, 0]])
+def test_deepseek_v4s_ratios_are_needed_for_every_layer(ratios: Any) -> None:
+    stated = {"attention__sliding_window": 128, "attention__indexer__key_length": 128, "attention__key_length": 512}
+    with pytest.raises(UsageError, match="compress_ratios"):
+        shape_of_metadata(
+            keys("deepseek4", attention__compress_ratios=ratios, rope__dimension_count=64, **stated), "x"
+        )
 
 
 def test_what_every_model_must_say() -> None:

@@ -14,6 +14,7 @@ BYTES = {
     "Gemma 3 27B, layer_types": 3_120_562_176,
     "gpt-oss-120b": 1_212_678_144,
     "Qwen3-Next-80B-A3B": 882_573_312,
+    "DeepSeek-V4-Flash": 221_954_048,
 }
 
 

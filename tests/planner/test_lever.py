@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.planner.deployment import kimi, qwen_llamacpp, qwen_vllm, sglang
 
+from deepdraft.cost.device import device
+from deepdraft.planner.engines import plan_for
 from deepdraft.planner.flag import changed
-from deepdraft.planner.lever import freed_by_flag
-from deepdraft.planner.settings import LlamacppSettings, VllmSettings
+from deepdraft.planner.lever import allowed_plan, freed_by_flag
+from deepdraft.planner.open_model import open_model
+from deepdraft.planner.plan import Plan
+from deepdraft.planner.settings import EngineSettings, LlamacppSettings, SglangSettings, VllmSettings
 
 
 def test_most_first_and_nothing_that_frees_nothing() -> None:
@@ -54,3 +58,35 @@ def test_llamacpp_frees_by_its_cache_types() -> None:
     # 16 bits against 34 bytes for 32 values.
     half = 32_768 * 36 * 8 * 128
     assert levers["cache_type_k"].freed_bytes == pytest.approx(half * (2 - 34 / 32), rel=1e-6)
+
+
+def v4_sglang(settings: EngineSettings) -> Plan:
+    return plan_for("sglang", None, open_model("deepseek-v4-flash"), device("H200"), settings)
+
+
+def v4_llamacpp(settings: EngineSettings) -> Plan:
+    host = device("memory=256GiB,bandwidth=200GB/s")
+    return plan_for("llamacpp", None, open_model("deepseek-v4-flash"), host, settings)
+
+
+def test_smaller_windows_free_by_the_tokens_of_the_pool() -> None:
+    """DeepSeek-V4's rows have one type, so there is no lever of a cache in fewer bits."""
+    start = SglangSettings(tp_size=4, context_length=200_000, mem_fraction_static=0.85)
+    levers = {lever.change.field: lever for lever in freed_by_flag(v4_sglang, start)}
+    assert "kv_cache_dtype" not in levers
+    lever = levers["swa_full_tokens_ratio"]
+    assert (lever.change.after, bool(lever.caution)) == (0.05, True)
+    before, after = v4_sglang(start), v4_sglang(changed(start, {"swa_full_tokens_ratio": 0.05}))
+    saved = before.kv_pool_tokens * (before.bytes_per_token - after.bytes_per_token)
+    assert lever.freed_bytes == pytest.approx(saved, rel=0.05)
+    rings = changed(start, {"dsv4_unified_kv": True})
+    assert "swa_full_tokens_ratio" not in {lever.change.field for lever in freed_by_flag(v4_sglang, rings)}
+
+
+def test_a_change_that_the_engine_refuses_is_no_lever() -> None:
+    """llama.cpp: DeepSeek-V4's keys hold its values, so one type alone can't be changed."""
+    start = LlamacppSettings(ctx_size=65_536, parallel=1)
+    assert not {lever.change.field for lever in freed_by_flag(v4_llamacpp, start)} & {"cache_type_k", "cache_type_v"}
+    assert allowed_plan(v4_llamacpp, changed(start, {"cache_type_k": "q8_0"})) is None
+    both = changed(start, {"cache_type_k": "q8_0", "cache_type_v": "q8_0"})
+    assert allowed_plan(v4_llamacpp, both) == v4_llamacpp(both)

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for tiny_gguf
 
-from tiny_gguf import gemma3_gguf, qwen3next_gguf
+from tiny_gguf import deepseek4_gguf, gemma3_gguf, qwen3next_gguf
 
 from deepdraft.embedded.llamacpp import smollm2_path
 from deepdraft.planner.gguf import open_gguf
@@ -39,8 +39,12 @@ MIB = 2**20
 HALF_DIGIT = 0.005 + 1e-6
 """The log prints MiB with two decimals."""
 _CACHE = re.compile(
-    r"(?:kv_cache|recurrent): size = +([\d.]+) MiB \( *(\d+) cells, +\d+ layers, +(\d+)(?:/(\d+))? seqs.*?\), "
+    r"(?:kv_cache|recurrent): size = +([\d.]+) MiB \( *(\d+) cells, +(\d+) layers, +(\d+)(?:/(\d+))? seqs.*?\), "
     r"[KR] \(\w+\): +([\d.]+) MiB, [VS] \(\w+\): +([\d.]+) MiB"
+)
+_V4_STATE = re.compile(
+    r"comp_state: \w+ ratio = \d+, state = (\d+) x (\d+), streams = (\d+), rs_seq = 0, layers = (\d+), "
+    r"size = +([\d.]+) MiB"
 )
 _COMPUTE = re.compile(r"compute buffer size = +([\d.]+) MiB")
 
@@ -49,6 +53,8 @@ _COMPUTE = re.compile(r"compute buffer size = +([\d.]+) MiB")
 class Started:
     """What the log says, in MiB, and the peak."""
 
+    v4_states: list[tuple[int, int, float]]
+    """Rows, streams and MiB of DeepSeek-V4's compressors."""
     caches: list[tuple[int, int, float, float]]
     """Cells, streams, MiB of keys (or convolutions) and of values (or states)."""
     compute_mib: float
@@ -73,8 +79,10 @@ def started(model: Path, **asked: Any) -> Started:
     return Started(
         caches=[
             (int(cells), int(streams or 1), float(keys), float(values))
-            for _, cells, _, streams, keys, values in _CACHE.findall(log)
+            for _, cells, layers, _, streams, keys, values in _CACHE.findall(log)
+            if int(layers)
         ],
+        v4_states=[(int(rows), int(streams), float(size)) for rows, _, streams, _, size in _V4_STATE.findall(log)],
         compute_mib=float(compute),
         n_ctx_seq=int(n_ctx_seq),
         peak_bytes=json.loads(done.stdout.splitlines()[-1])["peak_bytes"],
@@ -100,6 +108,7 @@ def settings_of(**asked: Any) -> LlamacppSettings:
 Write = Callable[[Path], Path]
 GQA: Write = lambda folder: smollm2_path()  # noqa: E731
 WINDOWS: Write = lambda folder: gemma3_gguf(folder / "windows.gguf")  # noqa: E731
+V4: Write = lambda folder: deepseek4_gguf(folder / "v4.gguf")  # noqa: E731
 STATES: Write = lambda folder: qwen3next_gguf(folder / "states.gguf")  # noqa: E731
 
 CASES = {
@@ -135,6 +144,30 @@ def test_every_cache_is_as_the_log_says(case: str, tmp_path: Path) -> None:
         assert said[2:] == pytest.approx(planned[2:], abs=HALF_DIGIT)
     foreseen = compute_bytes(shape, kv, settings) / MIB
     assert found.compute_mib == pytest.approx(foreseen, rel=0.5 if write is STATES else 0.02)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"n_ctx": 4096},
+        {"n_ctx": 10_000, "n_parallel": 4, "cache_type": "q8_0"},
+        {"n_ctx": 8192, "n_parallel": 4, "kv_unified": True},
+        {"n_ctx": 4096, "n_parallel": 2, "swa_full": True, "n_ubatch": 128},
+    ],
+)
+def test_deepseek_v4s_caches_are_as_the_log_says(asked: dict[str, Any], tmp_path: Path) -> None:
+    """Slots have cells of their own even with one pool for all."""
+    model = V4(tmp_path)
+    found = started(model, **asked)
+    kv = llamacpp_kv(open_gguf(model).shape, settings_of(**asked))
+    assert kv.n_ctx_seq == found.n_ctx_seq
+    rows = [cache for cache in kv.caches if cache.kind != "state"]
+    states = [cache for cache in kv.caches if cache.kind == "state"]
+    assert [each[:2] for each in found.caches] == [(cache.num_cells, cache.num_streams) for cache in rows]
+    assert [each[:2] for each in found.v4_states] == [(cache.num_cells, cache.num_streams) for cache in states]
+    said = [*(each[2] for each in found.caches), *(each[2] for each in found.v4_states)]
+    assert said == pytest.approx([cache.num_bytes / MIB for cache in (*rows, *states)], abs=HALF_DIGIT)
+    assert all(each[3] == 0 for each in found.caches)
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,21 @@ def test_an_index_that_layers_share(written):
 
 
 def test_deepseek_v4(written):
-    """About 6.4 KB a token before the compressors' states; those of ratio 128 go with the request."""
-    found = cell(written(V4))
-    rows = 0.1 * 584 * 43 + 584 / 4 * 21 + 584 / 128 * 20 + 132 / 4 * 21
-    assert rows == pytest.approx(6361, abs=1)
-    assert found.counted == pytest.approx(rows + 0.1 * 8 / 128 * (8192 + 2048) * 21)
-    assert found.fixed == 20 * 128 * 2 * 512 * 4
+    """Rows in pages of 256, 64 and 2, each padded to 576 bytes; states of ratio 4 go with pages of windows."""
+    rows = 585 / 4 * 21 + 864 / 128 * 20 + 132 / 4 * 21
+    windows = 585 * 43 + 8 / 256 * (8192 + 2048) * 21
+    assert cell(written(V4)).counted == pytest.approx(rows + 0.1 * windows)
+    assert cell(written(V4), swa_full_tokens_ratio=0.5).counted == pytest.approx(rows + 0.5 * windows)
+
+
+def test_deepseek_v4_before_it_padded(written):
+    """0.5.12: no padding, states of both ratios with windows of 128, and the prediction layer's ratio as a layer."""
+    rows = 584 / 4 * 21 + 584 / 128 * 20 + 132 / 4 * 21
+    states = 8 / 128 * (8192 + 2048) * 21 + 128 / 128 * 4096 * 20
+    config = V4 | {"num_nextn_predict_layers": 1}
+    found = cell(written(config), version="0.5.12")
+    assert found.counted == pytest.approx(rows + 0.1 * (584 * 44 + states))
+    assert found.counted == pytest.approx(15_956, abs=1)
 
 
 def test_four_bits_take_half_and_a_scale():

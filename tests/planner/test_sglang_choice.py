@@ -95,3 +95,28 @@ def test_batch_sizes_that_are_captured():
     assert num_graphs(256, is_speculative=False) == 5 + 31
     assert num_graphs(512, is_speculative=False) == 5 + 31 + 15 + 1
     assert num_graphs(3, is_speculative=False) == 3
+
+
+def test_a_cap_that_speculation_sets_comes_after_the_fraction():
+    """As ServerArgs of 0.5.23 resolves them: graphs of 512 in the fraction, whatever speculation allows later."""
+    card = device("memory=80GiB,bandwidth=3.3TB/s")
+    plain = sglang_choice("0.5.23", QWEN, card, SglangSettings(tp_size=4))
+    drafted = replace(open_model("kimi-k2.6", drafter="kimi-k2.6-dflash"), shape=QWEN.shape)
+    speculative = sglang_choice("0.5.23", drafted, card, SglangSettings(tp_size=4, speculative_algorithm="DFLASH"))
+    assert speculative.mem_fraction == plain.mem_fraction
+    assert (speculative.graph_max_bs, plain.graph_max_bs) == (48, 512)
+
+
+def test_deepep_is_left_2_gib():
+    """As ServerArgs of 0.5.23 resolves it for DeepSeek-V4-Flash on 4 x 80 GiB: 0.8 instead of 0.825."""
+    card, flash = device("memory=80GiB,bandwidth=3.3TB/s"), open_model("deepseek-v4-flash")
+    fractions = [
+        sglang_choice("0.5.23", flash, card, SglangSettings(tp_size=4, moe_a2a_backend=backend)).mem_fraction
+        for backend in ("none", "deepep")
+    ]
+    assert fractions == [0.825, 0.8]
+    older = SglangSettings(tp_size=4, moe_a2a_backend="deepep")
+    assert (
+        chosen(version="0.5.12", tp_size=4).mem_fraction
+        == sglang_choice("0.5.12", QWEN, device("H100"), older).mem_fraction
+    )

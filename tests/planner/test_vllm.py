@@ -302,3 +302,24 @@ def test_a_start_that_was_seen() -> None:
     model = Model(shape=shape, weights=stated_weights(config, shape, 60_000_000, source="stored size"))
     plan = planned(model, kv_cache_memory_bytes=2 * GIB, max_model_len=32_768, block_size=128, max_num_seqs=16)
     assert (plan.kv_pool_tokens, plan.num_full_requests) == (524_288, 16)
+
+
+def test_ranks_that_share_tokens_hold_so_many_times_more() -> None:
+    """Kimi K2.6 on 8 ranks, 8 of which share: one latent row in 8, and the log's figure 8 times as much."""
+    settings = VllmSettings(tensor_parallel_size=8, max_model_len=131_072)
+    model = open_model("kimi-k2.6")
+    alone = plan_vllm(model, device("H200"), settings)
+    shared = plan_vllm(model, device("H200"), replace(settings, decode_context_parallel_size=8))
+    assert shared.bytes_per_token == shared.true_bytes_per_token == alone.bytes_per_token / 8
+    assert shared.kv_pool_tokens == pytest.approx(8 * alone.kv_pool_tokens, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "match"),
+    [("kimi-k2.6", 3, "does not fit"), ("qwen3-8b", 2, "does not fit"), ("gpt-oss-120b", 2, "does not fit"),
+     ("qwen3-next-80b-a3b", 2, "states")],
+)  # fmt: skip
+def test_ranks_that_cannot_share_tokens(name: str, size: int, match: str) -> None:
+    settings = VllmSettings(tensor_parallel_size=8, max_model_len=8192, decode_context_parallel_size=size)
+    with pytest.raises(UsageError, match=match):
+        plan_vllm(open_model(name), device("H200"), settings)

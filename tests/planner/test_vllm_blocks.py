@@ -104,6 +104,20 @@ def _layers(case: str) -> list[list[Any]]:
     return layers
 
 
+@pytest.mark.parametrize(
+    ("family", "dcp_size", "own"),
+    [
+        (LATENT, 2, (1, 1_124_352, 244_372, 3_514_724_352)),
+        (LATENT, 8, (1, 1_124_352, 976_863, 879_243_264)),
+        (grouped(36, 1, 128), 8, (1, 294_912, 3_724_717, 230_621_184)),
+    ],
+)
+def test_ranks_that_share_tokens_as_vllm_itself(family: Family, dcp_size: int, own: tuple[int, ...]) -> None:
+    """Of vLLM 0.32.0 with decode_context_parallel_size, at 100,001 tokens."""
+    layout = block_layout((family,), FORM, in_flight_len=IN_FLIGHT, dcp_size=dcp_size)
+    assert figures(layout, 100_001) == own
+
+
 def test_a_request_is_a_fixed_part_and_a_slope() -> None:
     """What stands beside "GPU KV cache size": two numbers that don't depend on max_model_len."""
     layout = layout_of("gpt-oss-120b")
@@ -136,7 +150,7 @@ def test_speculation_keeps_a_state_for_every_draft_token() -> None:
 
 
 def test_rows_of_several_tokens_are_refused() -> None:
-    with pytest.raises(UsageError, match="DeepSeek-V4"):
+    with pytest.raises(UsageError, match="several tokens"):
         block_layout((Compressed(num_layers=2, dim=512, qk_rope_head_dim=64, stride=4),), FORM, in_flight_len=1)
 
 

@@ -81,11 +81,93 @@ def qwen3next_gguf(path: Path, *, num_layers: int = 8, **stated: Any) -> Path:
     return write_gguf(path, "qwen3next", [state if (i + 1) % 4 else full for i in range(num_layers)], keys | stated)
 
 
+def deepseek4_gguf(path: Path, *, ratios: tuple[int, ...] = (0, 4, 128, 4), window: int = 128, **stated: Any) -> Path:
+    """A layer for each ratio, of heads of 128 with 64 positional numbers, an index of 64, 4 streams and 4 experts."""
+    heads, dim, rank, groups, lora, index_heads, index = 4, 128, 64, 2, 64, 2, 64
+    num_experts, inner, streams = 4, 64, 4
+    mixed, mixes = streams * HIDDEN, (2 + streams) * streams
+    plain = {
+        "attn_norm": (HIDDEN,),
+        "attn_sinks": (heads,),
+        "attn_q_a": (rank, HIDDEN),
+        "attn_q_a_norm": (rank,),
+        "attn_q_b": (heads * dim, rank),
+        "attn_kv": (dim, HIDDEN),
+        "attn_kv_a_norm": (dim,),
+        "attn_output_a": (groups * lora, heads * dim // groups),
+        "attn_output_b": (HIDDEN, groups * lora),
+        "ffn_norm": (HIDDEN,),
+        "ffn_gate_inp": (num_experts, HIDDEN),
+        "exp_probs_b.bias": (num_experts,),
+        "ffn_gate_exps": (num_experts, inner, HIDDEN),
+        "ffn_up_exps": (num_experts, inner, HIDDEN),
+        "ffn_down_exps": (num_experts, HIDDEN, inner),
+        "ffn_gate_shexp": (inner, HIDDEN),
+        "ffn_up_shexp": (inner, HIDDEN),
+        "ffn_down_shexp": (HIDDEN, inner),
+    }
+    for part in ("attn", "ffn"):
+        plain |= {f"hc_{part}_fn": (mixes, mixed), f"hc_{part}_base": (mixes,), f"hc_{part}_scale": (3,)}
+    of_ratio: dict[int, dict[str, tuple[int, ...]]] = {0: plain}
+    for ratio, overlap in ((4, 2), (128, 1)):
+        of_ratio[ratio] = plain | _compressor("attn", ratio, overlap * dim, dim)
+    of_ratio[4] |= _compressor("indexer", 4, 2 * index, index)
+    of_ratio[4] |= {
+        "indexer.proj.weight": (index_heads, HIDDEN),
+        "indexer.attn_q_b.weight": (index_heads * index, rank),
+    }
+    keys = {
+        "attention.head_count": heads,
+        "attention.head_count_kv": 1,
+        "attention.key_length": dim,
+        "attention.value_length": dim,
+        "attention.q_lora_rank": rank,
+        "attention.sliding_window": window,
+        "attention.indexer.head_count": index_heads,
+        "attention.indexer.key_length": index,
+        "attention.indexer.top_k": 16,
+        "attention.output_group_count": groups,
+        "attention.output_lora_rank": lora,
+        "attention.compress_rope_freq_base": 160000.0,
+        "attention.compress_ratios": list(ratios),
+        "hyper_connection.count": streams,
+        "hyper_connection.sinkhorn_iterations": 4,
+        "hyper_connection.epsilon": 1e-6,
+        "hash_layer_count": 0,
+        "rope.dimension_count": 64,
+        "expert_count": num_experts,
+        "expert_used_count": 2,
+        "expert_shared_count": 1,
+        "expert_feed_forward_length": inner,
+        "expert_gating_func": 4,
+        "expert_weights_scale": 1.5,
+        "expert_weights_norm": True,
+        "swiglu_clamp_exp": 10.0,
+    }
+    head = {"output.weight": (len(TOKENS), HIDDEN), "output_hc_fn.weight": (streams, mixed)}
+    head |= {"output_hc_base.weight": (streams,), "output_hc_scale.weight": (1,)}
+    return write_gguf(path, "deepseek4", [of_ratio[ratio] for ratio in ratios], keys | stated, head)
+
+
+def _compressor(part: str, ratio: int, width: int, dim: int) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{part}_compressor_kv": (width, HIDDEN),
+        f"{part}_compressor_gate": (width, HIDDEN),
+        f"{part}_compressor_ape": (ratio, width),
+        f"{part}_compressor_norm": (dim,),
+    }
+
+
 def write_gguf(
-    path: Path, architecture: str, layers: list[dict[str, tuple[int, ...]]], stated: Mapping[str, Any]
+    path: Path,
+    architecture: str,
+    layers: list[dict[str, tuple[int, ...]]],
+    stated: Mapping[str, Any],
+    head: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Path:
     """`layers`: a tensor's name (".weight" is added, unless it has a dot) and its shape, outermost dimension first.
-    `stated`: keys of the architecture, without its name; None leaves a default out."""
+    `stated`: keys of the architecture, without its name; None leaves a default out. `head`: tensors of no layer.
+    """
     gguf = pytest.importorskip("gguf", reason="the package gguf, which writes the test files, is not installed")
     writer = gguf.GGUFWriter(path, architecture)
     keys = {
@@ -112,7 +194,7 @@ def write_gguf(
     for key, value in {**{f"{architecture}.{name}": value for name, value in keys.items()}, **tokenizer}.items():
         _add(writer, key, value)
     random = np.random.default_rng(0)
-    shapes = {"token_embd.weight": (len(TOKENS), HIDDEN), "output_norm.weight": (HIDDEN,)}
+    shapes = {"token_embd.weight": (len(TOKENS), HIDDEN), "output_norm.weight": (HIDDEN,), **(head or {})}
     for index, layer in enumerate(layers):
         shapes |= {f"blk.{index}.{_whole_name(name)}": shape for name, shape in layer.items()}
     for name, shape in shapes.items():
@@ -131,7 +213,9 @@ def _whole_name(name: str) -> str:
 
 
 def _add(writer: Any, key: str, value: Any) -> None:
-    if isinstance(value, int):
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
         writer.add_uint32(key, value)
     elif isinstance(value, float):
         writer.add_float32(key, value)

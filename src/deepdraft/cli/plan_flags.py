@@ -89,6 +89,12 @@ ENGINE_FLAGS: Mapping[str, tuple[Flag, ...]] = {
         _shared("--tp --tp-size --tensor-parallel-size -tp", "sglang:tp_size vllm:tensor_parallel_size", count),
         _shared("--pp-size --pipeline-parallel-size -pp", "sglang:pp_size vllm:pipeline_parallel_size", count),
         _shared("--dp-size --data-parallel-size -dp", "sglang:dp_size vllm:data_parallel_size", count),
+        _shared(
+            "--dcp-size --decode-context-parallel-size -dcp",
+            "sglang:dcp_size vllm:decode_context_parallel_size",
+            count,
+            help="ranks that share a sequence's tokens in decode",
+        ),
         _shared("--kv-cache-dtype", "sglang:kv_cache_dtype vllm:kv_cache_dtype", str, "NAME"),
         _shared(
             "--expandable-segments",
@@ -109,6 +115,7 @@ ENGINE_FLAGS: Mapping[str, tuple[Flag, ...]] = {
         _shared("--cuda-graph-max-bs", "sglang:cuda_graph_max_bs", count),
         _shared("--disable-cuda-graph", "sglang:disable_cuda_graph", None),
         _shared("--enable-dp-attention", "sglang:enable_dp_attention", None),
+        _shared("--moe-a2a-backend", "sglang:moe_a2a_backend", str, "NAME"),
         _shared("--speculative-algorithm", "sglang:speculative_algorithm", str, "NAME"),
         _shared("--speculative-num-draft-tokens", "sglang:speculative_num_draft_tokens", count),
         _shared(
@@ -118,6 +125,20 @@ ENGINE_FLAGS: Mapping[str, tuple[Flag, ...]] = {
             help="the variable SGLANG_ENABLE_POST_CAPTURE_KV_SIZING=1 (0.5.23)",
         ),
         _shared("--swa-full-tokens-ratio", "sglang:swa_full_tokens_ratio", _ratio, "R"),
+        _shared("--disable-radix-cache", "sglang:disable_radix_cache", None),
+        _shared("--dsv4-attn-backend", "sglang:dsv4_attn_backend", str, "NAME"),
+        _shared(
+            "--dsv4-unified-kv",
+            "sglang:dsv4_unified_kv",
+            None,
+            help="the variable SGLANG_HACK_FLASHMLA_BACKEND=unified_kv_triton (0.5.23 on AMD)",
+        ),
+        _shared(
+            "--dsv4-unified-kv-fp8",
+            "sglang:dsv4_unified_kv_fp8",
+            None,
+            help="the variable SGLANG_DSV4_UNIFIED_KV_FP8=1 beside it",
+        ),
         _shared("--mamba-full-memory-ratio", "sglang:mamba_full_memory_ratio", _ratio, "R"),
     ),
     "flags of vLLM": (

@@ -56,6 +56,7 @@ _ALIASES = {
     "fp8_e4m3": "fp8",
     "fp8_e5m2": "fp8",
     "fp8_inc": "fp8",
+    "fp8_ds_mla": "fp8",
     "float8_e4m3fn": "fp8",
     "fp4_e2m1": "fp4",
     "nvfp4": "fp4",

@@ -15,7 +15,7 @@ from typing import Any
 from deepdraft.errors import UsageError
 from deepdraft.planner.flag import FRACTION, VARIABLES, changed, engine_of, flag_name
 from deepdraft.planner.frontier import longest_each
-from deepdraft.planner.lever import Candidate, Change, PlanOf, candidates
+from deepdraft.planner.lever import Candidate, Change, PlanOf, allowed_plan, candidates
 from deepdraft.planner.plan import Plan
 from deepdraft.planner.settings import EngineSettings, LlamacppSettings, SglangSettings
 
@@ -68,6 +68,8 @@ def settings_for(
         if any(enough <= set(levers) for enough in safe_sets):
             continue  # more changes than needed
         settings = changed(wanted, {lever.field: lever.after for lever, _ in levers})
+        if allowed_plan(plan_of, settings) is None:
+            continue
         plan = _smallest(plan_of, settings, target_context_len, num_requests, margin_frac)
         option = Option(
             settings=plan.settings,

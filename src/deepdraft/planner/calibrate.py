@@ -29,7 +29,15 @@ _MEMORY = (
     "reserve_bytes",
 )
 _SWITCHES = ("kv_unified", "flash_attn")
-_TEXTS = ("kv_cache_dtype", "attention_backend", "speculative_algorithm", "cache_type_k", "cache_type_v")
+_TEXTS = (
+    "kv_cache_dtype",
+    "attention_backend",
+    "dsv4_attn_backend",
+    "moe_a2a_backend",
+    "speculative_algorithm",
+    "cache_type_k",
+    "cache_type_v",
+)
 _FRACTIONS = (
     "mem_fraction_static",
     "gpu_memory_utilization",

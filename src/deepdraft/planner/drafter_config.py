@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deepdraft.cost.config_field import Config, first_whole
-from deepdraft.cost.kv_family import Family, Grouped, Index, Latent
+from deepdraft.cost.kv_family import Compressed, Family, Grouped, Index, Latent
 from deepdraft.errors import UsageError
 from deepdraft.planner.shape import Drafter, DrafterKind, Model, Shape, Weights
 from deepdraft.planner.shape_config import shape_of_config
@@ -32,7 +32,8 @@ def drafter_of_config(config: Config, weights: Weights, name: str) -> Drafter:
 
 
 def mtp_drafter(target: Model) -> Drafter:
-    """The target's own layers for multi-token prediction: each of the target's last kind of attention.
+    """The target's own layers for multi-token prediction: each of the target's last kind of attention. DeepSeek-V4's
+    have a window and compress nothing (a ratio of 0 at the end of compress_ratios).
 
     Raises UsageError where the target has none.
     """
@@ -40,9 +41,7 @@ def mtp_drafter(target: Model) -> Drafter:
     if not shape.num_mtp_layers:
         raise UsageError(f"{shape.name} has no layers for multi-token prediction", hint="give --drafter a checkpoint")
     families = tuple(
-        _with_layers(each, shape.num_mtp_layers)
-        for each in shape.families
-        if isinstance(each, Latent | Index) or (isinstance(each, Grouped) and each.window is None)
+        _with_layers(each, shape.num_mtp_layers) for each in shape.families if _is_of_drafts(each, shape)
     )
     if not families:
         raise UsageError(f"what the prediction layers of {shape.name} keep is not known here")
@@ -54,6 +53,12 @@ def mtp_drafter(target: Model) -> Drafter:
         ),
         num_taps=1,
     )
+
+
+def _is_of_drafts(family: Family, shape: Shape) -> bool:
+    if any(isinstance(each, Compressed) for each in shape.families):
+        return isinstance(family, Compressed) and family.window is not None
+    return isinstance(family, Latent | Index) or (isinstance(family, Grouped) and family.window is None)
 
 
 def _with_taps(weights: Weights, num_taps: int, shape: Shape) -> Weights:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepdraft.cost.config_field import Config, first_whole, whole
-from deepdraft.cost.kv_family import Compressed, Family, Grouped, Index, Latent, Recurrent
+from deepdraft.cost.kv_family import Family, Grouped, Index, Latent, Recurrent
 from deepdraft.errors import UsageError
 from deepdraft.planner.layer_kind import Kind, layer_kinds, refuse_unknown, window_len
+from deepdraft.planner.v4_layers import v4_families
 
 
 def kv_families(config: Config) -> tuple[Family, ...]:
@@ -130,32 +131,14 @@ def _recurrent(config: Config, num_layers: int) -> Recurrent:
 
 
 def _compressed(config: Config) -> tuple[Family, ...]:
-    """DeepSeek-V4: every layer keeps a ring of recent tokens; most also a row for every 4 or 128 tokens, those of 4
-    with an index. A compressor's state is a ring of 8 (ratio 4) or 128 entries in float32, as SGLang keeps it."""
-    num_layers = whole(config, "num_hidden_layers")
-    ratios = config["compress_ratios"][:num_layers]
-    unknown = set(ratios) - {0, 4, 128}
-    if unknown:
-        raise UsageError(f"the model's config has compress_ratios not known here: {sorted(unknown)}")
-    dim, rope = whole(config, "head_dim"), first_whole(config, ("qk_rope_head_dim",)) or 0
-    index_dim, num_4, num_128 = whole(config, "index_head_dim"), ratios.count(4), ratios.count(128)
-    families: list[Family] = [
-        Compressed(num_layers=num_layers, dim=dim, qk_rope_head_dim=rope, window=window_len(config))
-    ]
-    if num_4:
-        families += [
-            Compressed(num_layers=num_4, dim=dim, qk_rope_head_dim=rope, stride=4),
-            Index(num_layers=num_4, dim=index_dim, stride=4),
-            Recurrent(
-                num_layers=num_4, num_heads=1, state_elements=8 * 4 * (dim + index_dim), conv_elements=0, stride=4
-            ),
-        ]
-    if num_128:
-        families += [
-            Compressed(num_layers=num_128, dim=dim, qk_rope_head_dim=rope, stride=128),
-            Recurrent(num_layers=num_128, num_heads=1, state_elements=128 * 2 * dim, conv_elements=0, stride=128),
-        ]
-    return tuple(families)
+    """DeepSeek-V4: a ratio a layer, and one more for the prediction layer."""
+    return v4_families(
+        config["compress_ratios"][: whole(config, "num_hidden_layers")],
+        dim=whole(config, "head_dim"),
+        rope_dim=first_whole(config, ("qk_rope_head_dim",)) or 0,
+        index_dim=whole(config, "index_head_dim"),
+        window=window_len(config),
+    )
 
 
 def _by_block(config: Config) -> tuple[Family, ...]:

@@ -20,6 +20,8 @@ FRACTION: Mapping[str, str] = {"sglang": "mem_fraction_static", "vllm": "gpu_mem
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "expandable_segments": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
     "post_capture_kv_sizing": ("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING", "1"),
+    "dsv4_unified_kv": ("SGLANG_HACK_FLASHMLA_BACKEND", "unified_kv_triton"),
+    "dsv4_unified_kv_fp8": ("SGLANG_DSV4_UNIFIED_KV_FP8", "1"),
 }
 """Fields that are no flags but environment variables: the name, and the value that switches them on."""
 

@@ -14,6 +14,7 @@ from typing import Any
 from deepdraft.cost.kv_family import Family, Grouped, Latent, Recurrent
 from deepdraft.errors import UsageError
 from deepdraft.planner.shape import Shape
+from deepdraft.planner.v4_layers import v4_families
 
 _WINDOW_PATTERN = {
     "afmoe": 4, "cohere2": 4, "exaone-moe": 4, "exaone4": 4, "gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2,
@@ -26,6 +27,7 @@ _BY_INTERVAL = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 _BY_HEADS = frozenset({"nemotron_h", "nemotron_h_moe", "granitehybrid", "jamba"})
 """Layers without KV heads keep a state, unless they are an MLP alone."""
 _ALL_STATES = frozenset({"mamba", "mamba2"})
+_V4 = "deepseek4"
 _UNKNOWN = ("indexer", "kda.", "wkv", "shortconv", "compress", "token_shift", "linear_attention", "decision")
 
 
@@ -40,11 +42,12 @@ def shape_of_metadata(metadata: Mapping[str, Any], name: str) -> Shape:
     num_experts = keys.number("expert_count", 0)
     vocab_size = keys.number("vocab_size", 0) or keys.length("tokenizer.ggml.tokens")
     rank = keys.number("attention.kv_lora_rank", 0)
+    is_v4 = arch == _V4
     is_latent = rank > 0 and keys.number("attention.key_length_mla", 0) > 0
     return Shape(
         name=str(metadata.get("general.name") or name),
         model_type=arch,
-        families=_families(keys, num_layers, rank if is_latent else 0),
+        families=_v4_families(keys) if is_v4 else _families(keys, num_layers, rank if is_latent else 0),
         num_layers=num_layers,
         hidden=keys.whole("embedding_length"),
         num_qo_heads=max(keys.by_layer("attention.head_count", num_layers, 0)),
@@ -52,7 +55,7 @@ def shape_of_metadata(metadata: Mapping[str, Any], name: str) -> Shape:
         max_context_len=keys.number("context_length", 0) or None,
         dtype="float16",
         kv_lora_rank=rank if is_latent else None,
-        qk_rope_head_dim=keys.number("rope.dimension_count", 0) if is_latent else None,
+        qk_rope_head_dim=keys.number("rope.dimension_count", 0) if is_latent or is_v4 else None,
         v_head_dim=keys.number("attention.value_length_mla", 0) if is_latent else None,
         num_experts=num_experts,
         num_experts_per_token=keys.number("expert_used_count", 0),
@@ -60,7 +63,23 @@ def shape_of_metadata(metadata: Mapping[str, Any], name: str) -> Shape:
         if keys.number("expert_count", 0)
         else 0,
         expert_mlp=keys.most("expert_feed_forward_length"),
+        num_streams=keys.number("hyper_connection.count", 1),
         dense_mlp=keys.most("feed_forward_length"),
+    )
+
+
+def _v4_families(keys: _Keys) -> tuple[Family, ...]:
+    """Prediction layers in the file have a window as well."""
+    ratios = keys.get("attention.compress_ratios")
+    num_layers = keys.whole("block_count")
+    if not isinstance(ratios, list) or len(ratios) < num_layers:
+        raise UsageError(f"the file has no usable {_V4}.attention.compress_ratios: {ratios!s:.60}")
+    return v4_families(
+        [int(each) for each in ratios[:num_layers]],
+        dim=keys.whole("attention.key_length"),
+        rope_dim=keys.whole("rope.dimension_count"),
+        index_dim=keys.whole("attention.indexer.key_length"),
+        window=keys.whole("attention.sliding_window"),
     )
 
 
@@ -160,6 +179,8 @@ class _Keys:
     def refuse_unknown(self) -> None:
         for key, value in self._metadata.items():
             own = key.removeprefix(f"{self.arch}.")
+            if self.arch == _V4 and own.startswith(("attention.indexer.", "attention.compress_")):
+                continue
             if value and own != key and any(part in own for part in _UNKNOWN):
                 raise UsageError(
                     f"the file has {key}: {value!s:.60}, a kind of attention whose memory is not known here"

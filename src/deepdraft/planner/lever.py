@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from deepdraft.errors import UsageError
 from deepdraft.planner.flag import changed
 from deepdraft.planner.plan import Plan
 from deepdraft.planner.settings import EngineSettings, LlamacppSettings, SglangSettings, VllmSettings
@@ -46,15 +47,26 @@ _Found = Iterator[tuple[str, Any, str | None]]
 def freed_by_flag(
     plan_of: PlanOf, start: EngineSettings, *, target_context_len: int | None = None, num_requests: int = 1
 ) -> tuple[Lever, ...]:
-    """What each flag by itself frees, most first; flags that free nothing are left out."""
+    """What each flag by itself frees, most first; those that free nothing or that the engine refuses are left out."""
     before = plan_of(start)
     levers = []
     for change, caution in candidates(before, start, target_context_len or before.max_context_len, num_requests):
-        after = plan_of(changed(start, {change.field: change.after}))
+        after = allowed_plan(plan_of, changed(start, {change.field: change.after}))
+        if after is None:
+            continue
         freed_bytes = round(_room(after, before.kv_pool_tokens) - _room(before, before.kv_pool_tokens))
         if freed_bytes > 0:
             levers.append(Lever(change, freed_bytes, caution))
     return tuple(sorted(levers, key=lambda lever: -lever.freed_bytes))
+
+
+def allowed_plan(plan_of: PlanOf, settings: EngineSettings) -> Plan | None:
+    """The plan of a change to settings that have one. None where the engine refuses the change: keys of another type
+    than values, say, where the keys hold the values."""
+    try:
+        return plan_of(settings)
+    except UsageError:
+        return None
 
 
 def _room(plan: Plan, num_tokens: int) -> float:
@@ -88,7 +100,9 @@ def _sglang_levers(plan: Plan, settings: SglangSettings, target_len: int, num_re
         yield "max_running_requests", few, None
     if plan.max_context_len > target_len:
         yield "context_length", target_len, None
-    if settings.kv_cache_dtype in ("auto", "bfloat16"):
+    if plan.effective.get("attention_backend") == "dsv4" and not settings.dsv4_unified_kv:
+        yield "swa_full_tokens_ratio", plan.effective["swa_full_tokens_ratio"] / 2, "keeps fewer prefixes for reuse"
+    elif settings.kv_cache_dtype in ("auto", "bfloat16"):
         yield "kv_cache_dtype", "fp8_e4m3", _CACHE_CAUTION
 
 

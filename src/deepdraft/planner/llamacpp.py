@@ -59,14 +59,14 @@ def plan_llamacpp(
         device="host memory" if device is None else device.name,
         settings=settings,
         effective=_effective(kv, settings),
-        kv_pool_tokens=kv.n_ctx,
-        kv_pool_tokens_range=(kv.n_ctx, kv.n_ctx),
+        kv_pool_tokens=kv.num_tokens,
+        kv_pool_tokens_range=(kv.num_tokens, kv.num_tokens),
         bytes_per_token=per_token,
         target_bytes_per_token=true_per_token,
         true_bytes_per_token=true_per_token,
         bytes_per_sequence=_fixed_bytes(kv) // kv.num_slots,
         max_request_tokens=slot_len,
-        num_full_requests=min(kv.n_ctx // slot_len, kv.num_slots),
+        num_full_requests=min(kv.num_tokens // slot_len, kv.num_slots),
         max_context_len=slot_len,
         max_running_requests=kv.num_slots,
         device_bytes=device_bytes,
@@ -94,7 +94,8 @@ def _memory_bytes(device: Device) -> int:
 
 def _bytes_per_token(kv: LlamacppKv) -> float:
     """Of the caches that hold every token."""
-    return sum(cache.num_bytes for cache in kv.caches if cache.kind in ("full", "index")) / kv.n_ctx
+    growing = ("full", "compressed", "index")
+    return sum(cache.num_bytes for cache in kv.caches if cache.kind in growing) / kv.num_tokens
 
 
 def _fixed_bytes(kv: LlamacppKv) -> int:
@@ -124,7 +125,12 @@ def _unjudged(used_bytes: int) -> Verdict:
 
 def _notes(kv: LlamacppKv, settings: LlamacppSettings, *, is_host: bool) -> tuple[str, ...]:
     notes = []
-    if kv.is_unified and kv.num_slots > 1:
+    if kv.is_unified and not kv.is_shared and kv.num_slots > 1:
+        notes.append(
+            f"DeepSeek-V4's caches are not shared by slots, unified or not: {kv.num_slots} slots take "
+            f"{kv.num_slots} times the cache of one (-np 1)."
+        )
+    elif kv.is_unified and kv.num_slots > 1:
         notes.append(f"{kv.num_slots} slots share one pool: each may use all {kv.n_ctx:,} tokens, together no more.")
     elif kv.num_slots > 1:
         notes.append(f"Each of {kv.num_slots} slots has {kv.n_ctx_seq:,} tokens of its own.")

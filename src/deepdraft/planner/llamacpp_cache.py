@@ -3,44 +3,25 @@
 Source: llama.cpp of October 2026, src/llama-context.cpp (padding of the context), llama-model.cpp (create_memory: the
 cache of each architecture), llama-kv-cache.cpp, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp,
 llama-memory-recurrent.cpp; tools/server/server.cpp (slots of its own choice). A stream is a slot's own part of a
-cache; unified, all slots share one. Left out: DeepSeek-V4's and MiniMax-M3's caches, and that of a drafter.
+cache; unified, all slots share one. DeepSeek-V4's caches are in `llamacpp_v4`. Left out: MiniMax-M3's, and that of a
+drafter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from deepdraft.cost.kv_dtype import FLOAT32, KvDtype, kv_dtype
 from deepdraft.cost.kv_family import Family, Grouped, Index, KvFormat, Latent, Recurrent
 from deepdraft.errors import UsageError
+from deepdraft.planner.llamacpp_line import CacheKind, LlamacppCache, padded
+from deepdraft.planner.llamacpp_v4 import v4_caches
 from deepdraft.planner.settings import LlamacppSettings
 from deepdraft.planner.shape import Shape
+from deepdraft.planner.v4_layers import v4_layers
 
-CacheKind = Literal["full", "window", "index", "state"]
-_PAD = 256
 _AUTO_SLOTS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlamacppCache:
-    """One line of the log: `size = ... (num_cells cells, num_layers layers, n/num_streams seqs), K ..., V ...`."""
-
-    kind: CacheKind
-    num_cells: int
-    """Of one stream."""
-    num_streams: int
-    num_layers: int
-    key_bytes: int
-    """Of all layers and streams; of states the convolutions' part, R."""
-    value_bytes: int
-    """0 where values are part of the keys; of states the states themselves, S."""
-
-    @property
-    def num_bytes(self) -> int:
-        """Keys and values."""
-        return self.key_bytes + self.value_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +35,13 @@ class LlamacppKv:
     num_slots: int
     is_unified: bool
     caches: tuple[LlamacppCache, ...]
+    is_shared: bool
+    """Whether all slots use the same cells: unified, and not DeepSeek-V4."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that all slots may hold together."""
+        return self.n_ctx if self.is_shared else self.n_ctx_seq * self.num_slots
 
     @property
     def num_bytes(self) -> int:
@@ -83,12 +71,18 @@ def llamacpp_kv(shape: Shape, settings: LlamacppSettings) -> LlamacppKv:
             f"a value cache in {settings.cache_type_v} needs flash attention", hint="leave --flash-attn on"
         )
     ubatch_len = min(settings.ubatch_size, settings.batch_size, n_ctx)
-    return LlamacppKv(
-        n_ctx=n_ctx,
-        n_ctx_seq=n_ctx_seq,
-        num_slots=num_slots,
-        is_unified=is_unified,
-        caches=_caches(
+    layers = v4_layers(shape.families)
+    if layers is not None:
+        caches = v4_caches(
+            layers,
+            form,
+            num_cells=n_ctx_seq,
+            num_slots=num_slots,
+            ubatch_len=ubatch_len,
+            swa_full=settings.swa_full,
+        )
+    else:
+        caches = _caches(
             shape.families,
             form,
             num_cells=n_ctx_seq,
@@ -97,13 +91,15 @@ def llamacpp_kv(shape: Shape, settings: LlamacppSettings) -> LlamacppKv:
             ubatch_len=ubatch_len,
             swa_full=settings.swa_full,
             flash_attn=settings.flash_attn is not False,
-        ),
+        )
+    return LlamacppKv(
+        n_ctx=n_ctx,
+        n_ctx_seq=n_ctx_seq,
+        num_slots=num_slots,
+        is_unified=is_unified,
+        caches=caches,
+        is_shared=is_unified and layers is None,
     )
-
-
-def padded(num_tokens: int) -> int:
-    """To whole 256s."""
-    return -(-num_tokens // _PAD) * _PAD
 
 
 def _caches(
@@ -151,9 +147,7 @@ def _kind(family: Family) -> CacheKind:
     if isinstance(family, Recurrent):
         return "state"
     if family.stride != 1 or not isinstance(family, Grouped | Latent | Index):
-        raise UsageError(
-            "the cache's rows stand for several tokens (DeepSeek-V4): llama.cpp's layout is not known here"
-        )
+        raise UsageError("the cache's rows stand for several tokens, in a layout that is not known here")
     if isinstance(family, Index):
         if not family.has_scales:
             raise UsageError(

@@ -12,7 +12,8 @@ from deepdraft.planner.calibration import Calibration
 from deepdraft.planner.gpu_memory import outside_entries
 from deepdraft.planner.ledger import Ledger, LedgerEntry
 from deepdraft.planner.llamacpp_buffer import compute_entry, output_bytes
-from deepdraft.planner.llamacpp_cache import CacheKind, LlamacppKv, llamacpp_kv
+from deepdraft.planner.llamacpp_cache import LlamacppKv, llamacpp_kv
+from deepdraft.planner.llamacpp_line import CacheKind
 from deepdraft.planner.settings import LlamacppSettings
 from deepdraft.planner.shape import Model
 from deepdraft.planner.size import MIB
@@ -22,6 +23,7 @@ _TOKEN_BYTES = 480
 _CACHE_NAMES: dict[CacheKind, str] = {
     "full": "KV cache",
     "window": "KV cache of layers with a window",
+    "compressed": "compressed rows",
     "index": "keys of the sparse index",
     "state": "recurrent states",
 }

@@ -18,6 +18,8 @@ class SglangSettings:
     dp_size: int = 1
     enable_dp_attention: bool = False
     """With it attention runs on tp_size / dp_size ranks."""
+    dcp_size: int = 1
+    """Ranks that share a sequence's tokens in decode (decode context parallelism)."""
     context_length: int | None = None
     chunked_prefill_size: int | None = None
     max_prefill_tokens: int = 16384
@@ -28,16 +30,30 @@ class SglangSettings:
     attention_backend: str | None = None
     cuda_graph_max_bs: int | None = None
     disable_cuda_graph: bool = False
+    moe_a2a_backend: str = "none"
+    """How experts on other ranks are reached; deepep has buffers of its own."""
     speculative_algorithm: str | None = None
     """DFLASH, EAGLE, EAGLE3, NEXTN, STANDALONE; None: no drafter, even where the model has one beside it."""
     speculative_num_draft_tokens: int | None = None
     """Tokens of a request in one verify step."""
     swa_full_tokens_ratio: float | None = None
+    disable_radix_cache: bool = False
     mamba_full_memory_ratio: float = 0.9
     expandable_segments: bool = False
     """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, an environment variable."""
     post_capture_kv_sizing: bool = False
     """SGLANG_ENABLE_POST_CAPTURE_KV_SIZING=1, an environment variable of 0.5.23, off unless set."""
+    dsv4_attn_backend: str = "auto"
+    """DeepSeek-V4's rows: flashmla, which auto is, or trtllm (SM100)."""
+    dsv4_unified_kv: bool = False
+    """SGLANG_HACK_FLASHMLA_BACKEND=unified_kv_triton, an environment variable: DeepSeek-V4 on AMD."""
+    dsv4_unified_kv_fp8: bool = False
+    """SGLANG_DSV4_UNIFIED_KV_FP8=1, an environment variable beside it, for gfx95."""
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether long prompts are prefilled in chunks."""
+        return self.chunked_prefill_size is None or self.chunked_prefill_size > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +66,8 @@ class VllmSettings:
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
     data_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
+    """Ranks that share a sequence's tokens in decode."""
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None

@@ -10,6 +10,7 @@ With SGLANG_ENABLE_POST_CAPTURE_KV_SIZING=1 other pools are reserved as addresse
 
 Where steps may run without a graph (more requests than the largest graph holds, recurrent states), at least what the
 ordinary default reserves for activations stays free.
+DeepSeek-V4 has pools of its own (`sglang_v4`).
 Sources: arg_groups/overrides.py and memory_hook.py, mem_cache/kv_cache_configurator.py,
 model_executor/pool_configurator.py, model_executor/model_runner_components/kv_pool_runtime.py.
 """

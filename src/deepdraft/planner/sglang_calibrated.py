@@ -39,7 +39,8 @@ def measured_memory(
     else:
         pre_bytes = choice.device_bytes - sum(entry.num_bytes for entry in outside)
     fraction, tokens = start.mem_fraction_static, calibration.kv_pool_tokens
-    is_plain = not (choice.is_post_capture or cell.fixed or start.max_total_tokens or start.page_size > 1)
+    has_pages = start.page_size * start.dcp_size > 1 or choice.v4 is not None
+    is_plain = not (choice.is_post_capture or cell.fixed or start.max_total_tokens or has_pages)
     if fraction is not None and tokens is not None and is_plain and _has_same_cell(choice, start):
         loaded = round(pre_bytes * fraction - (tokens + 0.5) * cell.counted) - image_cache_bytes(choice)
         return outside, (_measured("weights as loaded", loaded, "weights", calibration),)
@@ -65,8 +66,10 @@ def unexplained_entry(calibration: Calibration, foreseen_reserve_bytes: int) -> 
 
 def _has_same_cell(choice: Choice, start: SglangSettings) -> bool:
     now = choice.settings
-    return (start.kv_cache_dtype, start.speculative_algorithm, start.dp_size, start.enable_dp_attention) == (
-        now.kv_cache_dtype, now.speculative_algorithm, now.dp_size, now.enable_dp_attention,
+    return (
+        start.kv_cache_dtype, start.speculative_algorithm, start.dp_size, start.enable_dp_attention, start.dcp_size,
+    ) == (
+        now.kv_cache_dtype, now.speculative_algorithm, now.dp_size, now.enable_dp_attention, now.dcp_size,
     )  # fmt: skip
 
 

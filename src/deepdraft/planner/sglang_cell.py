@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from deepdraft.cost.kv_dtype import FP8
-from deepdraft.cost.kv_family import Compressed, Family, Grouped, Index, KvFormat, Latent, Recurrent
+from deepdraft.cost.kv_family import Family, Grouped, Index, Latent, Recurrent
 from deepdraft.planner.sglang_choice import Choice
-
-_RATIO_BY_WINDOW = 4
+from deepdraft.planner.sglang_context_parallel import shared_row_bytes
+from deepdraft.planner.sglang_v4 import V4Form
+from deepdraft.planner.sglang_v4_0_5_12 import v4_inflation, v4_token_bytes
+from deepdraft.planner.sglang_window import window_cap_tokens, window_token_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Cell:
     """What the drafter's pool truly takes for it; 0 without a drafter."""
     fixed: int
     """Once per running request, taken from the budget first: recurrent states."""
+    once: int = 0
+    """Taken from the budget once: a windows' pool that the running requests cap."""
 
     @property
     def true(self) -> float:
@@ -36,13 +39,16 @@ class Cell:
 
 def sglang_cell(choice: Choice) -> Cell:
     """The cell of that version."""
+    if choice.v4 is not None:
+        return _v4_cell(choice, choice.v4)
     target = sum(_share(each, choice) for each in choice.model.shape.families) / choice.settings.pp_size
-    draft = _draft_rows(choice)
+    draft, cap = _draft_rows(choice), window_cap_tokens(choice)
     return Cell(
         counted=_with_draft(choice, target, draft),
         target=target,
         draft=draft,
         fixed=-(-_state_bytes(choice) // choice.settings.pp_size),
+        once=round((cap or 0) * window_token_bytes(choice)),
     )
 
 
@@ -52,39 +58,40 @@ def has_window(choice: Choice) -> bool:
 
 
 def _share(family: Family, choice: Choice) -> float:
-    """A layer with a window has a pool of `swa_ratio` tokens for each token of the full pool; a model of such layers
-    alone has one pool."""
+    """A layer with a window has a pool of `swa_ratio` tokens for each token of the full pool, or one that the running
+    requests cap; a model of such layers alone has one pool."""
     if isinstance(family, Recurrent):
-        return _compressor_state(family, choice)
-    form = _compressed_form(choice.form) if isinstance(family, Compressed) else choice.form
-    row_bytes = family.row_bytes(form, choice.attention_tp)
-    if isinstance(family, Index) and family.has_scales and choice.version == "0.5.12" and family.stride == 1:
+        return 0.0
+    dcp_size = choice.settings.dcp_size
+    if dcp_size > 1:
+        return shared_row_bytes(family, choice.form, tp_size=choice.attention_tp, dcp_size=dcp_size)
+    row_bytes = family.row_bytes(choice.form, choice.attention_tp)
+    if isinstance(family, Index) and family.has_scales and choice.version == "0.5.12":
         # It counts an index in every layer, shared ones too.
         row_bytes = row_bytes // family.num_layers * choice.model.shape.num_layers
     if family.window is None:
-        return row_bytes / family.stride
+        return row_bytes
+    if window_cap_tokens(choice) is not None:
+        return 0.0
     is_alone = all(each.window is not None for each in choice.model.shape.families)
     return row_bytes * (1.0 if is_alone else choice.swa_ratio)
 
 
-def _compressed_form(form: KvFormat) -> KvFormat:
-    """DeepSeek-V4's rows are fp8 whatever the flag says."""
-    return KvFormat(key=FP8, value=FP8, state=form.state, conv=form.conv)
-
-
-def _compressor_state(family: Recurrent, choice: Choice) -> float:
-    """DeepSeek-V4: the state of ratio 4 goes with every window of the small pool, that of 128 with the request."""
-    if family.stride != _RATIO_BY_WINDOW:
-        return 0.0
-    windows = (each.window for each in choice.model.shape.families if isinstance(each, Compressed) and each.window)
-    return choice.swa_ratio * family.state_bytes(choice.form, choice.attention_tp) / next(windows)
+def _v4_cell(choice: Choice, form: V4Form) -> Cell:
+    """DeepSeek-V4: the pool's token, raised by speculation."""
+    num_mtp = choice.model.shape.num_mtp_layers
+    if choice.version == "0.5.12":
+        target, inflation = v4_token_bytes(form, num_mtp), v4_inflation(form, num_mtp)
+    else:
+        target, inflation = form.token_bytes, form.inflation
+    return Cell(counted=target * inflation, target=target, draft=form.draft_token_bytes, fixed=0)
 
 
 def _state_bytes(choice: Choice) -> int:
     return sum(
         each.state_bytes(choice.form, choice.attention_tp)
         for each in choice.model.shape.families
-        if isinstance(each, Recurrent) and each.stride != _RATIO_BY_WINDOW
+        if isinstance(each, Recurrent)
     )
 
 
@@ -94,7 +101,7 @@ def _draft_rows(choice: Choice) -> float:
         return 0.0
     return float(
         sum(
-            each.row_bytes(choice.form, choice.attention_tp) / each.stride
+            each.row_bytes(choice.form, choice.attention_tp)
             for each in choice.drafter.shape.families
             if not isinstance(each, Recurrent)
         )
@@ -114,14 +121,13 @@ def _with_draft(choice: Choice, target: float, draft: float) -> float:
         return float(math.ceil(target * (num_layers + num_draft) / num_layers))
     if drafter.kind == "dflash":
         return target + draft
-    return float(int(target * (1 + num_draft / num_layers)))
+    dcp_size = choice.settings.dcp_size
+    return int(target * dcp_size * (1 + num_draft / num_layers)) / dcp_size
 
 
 def _num_attending(choice: Choice) -> int:
     """Layers with rows of keys, as the engine counts them."""
     shape = choice.model.shape
-    num_states = sum(each.num_layers for each in shape.families if isinstance(each, Recurrent))
-    is_hybrid = num_states and not any(isinstance(each, Compressed) for each in shape.families)
-    if not is_hybrid:
+    if not any(isinstance(each, Recurrent) for each in shape.families):
         return shape.num_layers
     return sum(each.num_layers for each in shape.families if isinstance(each, Grouped | Latent))

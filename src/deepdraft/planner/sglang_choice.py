@@ -9,16 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepdraft.cost.device import Device
-from deepdraft.cost.kv_dtype import kv_dtype
+from deepdraft.cost.kv_dtype import FP8, kv_dtype
 from deepdraft.cost.kv_family import Compressed, Grouped, Index, KvFormat, Recurrent
 from deepdraft.errors import UsageError
 from deepdraft.planner.settings import SglangSettings
+from deepdraft.planner.sglang_context_parallel import check_context_parallel
 from deepdraft.planner.sglang_fraction import Version, auto_fraction, default_chunk, default_graph_max_bs
+from deepdraft.planner.sglang_v4 import PAGE_SIZE, V4Form
+from deepdraft.planner.sglang_v4_choice import v4_form
 from deepdraft.planner.shape import Drafter, Model
 
 _SPECULATIVE_MAX_RUNNING = 48
 _DFLASH_DRAFT_TOKENS = 16
 _EAGLE_DRAFT_TOKENS = 4
+_DEFAULT_WINDOW_RATIO = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,10 @@ class Choice:
     mem_fraction: float
     is_post_capture: bool
     """Whether the pool is sized after graphs were captured."""
+    page_size: int
+    """In effect: DeepSeek-V4's is 256 whatever the flag says, and ranks that share tokens have a page each."""
+    v4: V4Form | None = None
+    """DeepSeek-V4's pools; None for every other model."""
 
     @property
     def device_bytes(self) -> int:
@@ -63,6 +71,7 @@ def sglang_choice(version: Version, model: Model, device: Device, settings: Sgla
     """Every choice made. Raises UsageError for flags that can't go together, and where the context limit or the
     device's memory is not known."""
     _check(settings, device)
+    check_context_parallel(version, model, settings)
     shape = model.shape
     context_len = settings.context_length or shape.max_context_len
     if not context_len:
@@ -71,10 +80,15 @@ def sglang_choice(version: Version, model: Model, device: Device, settings: Sgla
     chunk_len = settings.chunked_prefill_size or default_chunk(version, device)
     attention_tp = settings.tp_size // (settings.dp_size if settings.enable_dp_attention else 1)
     is_post_capture = version == "0.5.23" and chunk_len > 0 and _is_post_capture(model, settings)
+    num_draft_tokens = _num_draft_tokens(drafter, settings)
+    v4 = v4_form(version, model, settings, num_draft_tokens)
     max_running = settings.max_running_requests or (_SPECULATIVE_MAX_RUNNING if drafter else None)
+    if v4 is not None:
+        max_running = v4.num_requests
     graph_max_bs = settings.cuda_graph_max_bs or default_graph_max_bs(version, device, settings)
     if version == "0.5.23" and settings.cuda_graph_max_bs is None:
-        graph_max_bs = min(graph_max_bs, max_running or graph_max_bs)
+        # Only a cap that was given: those of speculation and DeepSeek-V4 are set after the fraction was chosen.
+        graph_max_bs = min(graph_max_bs, settings.max_running_requests or graph_max_bs)
     return Choice(
         version=version,
         model=model,
@@ -86,10 +100,10 @@ def sglang_choice(version: Version, model: Model, device: Device, settings: Sgla
         context_len=context_len,
         chunk_len=chunk_len if chunk_len > 0 else context_len,
         max_running=max_running,
-        num_draft_tokens=_num_draft_tokens(drafter, settings),
-        backend=settings.attention_backend or _default_backend(model, device),
+        num_draft_tokens=num_draft_tokens,
+        backend="dsv4" if v4 is not None else settings.attention_backend or _default_backend(model, device),
         graph_max_bs=0 if settings.disable_cuda_graph else min(graph_max_bs, max_running or graph_max_bs),
-        swa_ratio=settings.swa_full_tokens_ratio or (0.1 if _is_compressed(model) else 0.8),
+        swa_ratio=v4.window_ratio if v4 is not None else settings.swa_full_tokens_ratio or _DEFAULT_WINDOW_RATIO,
         mem_fraction=settings.mem_fraction_static
         or auto_fraction(
             version,
@@ -101,6 +115,8 @@ def sglang_choice(version: Version, model: Model, device: Device, settings: Sgla
             is_post_capture=is_post_capture,
         ),
         is_post_capture=is_post_capture,
+        page_size=settings.page_size * settings.dcp_size if v4 is None else PAGE_SIZE,
+        v4=v4,
     )
 
 
@@ -118,7 +134,7 @@ def num_graphs(max_bs: int, *, is_speculative: bool) -> int:
 def _check(settings: SglangSettings, device: Device) -> None:
     if not device.memory_bytes:
         raise UsageError("the device's memory is not known", hint="--device bandwidth=1.8TB/s,memory=96GiB")
-    for name in ("tp_size", "pp_size", "dp_size", "page_size"):
+    for name in ("tp_size", "pp_size", "dp_size", "dcp_size", "page_size"):
         if getattr(settings, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1: {getattr(settings, name)}")
     fraction = settings.mem_fraction_static
@@ -166,6 +182,8 @@ def _form(model: Model, settings: SglangSettings) -> KvFormat:
     shape = model.shape
     name = settings.kv_cache_dtype
     dtype = kv_dtype((shape.kv_cache_dtype or shape.dtype) if name == "auto" else name)
+    if any(isinstance(each, Compressed) for each in shape.families):
+        dtype = FP8
     whole = KvFormat.of(dtype)
     return KvFormat(
         key=dtype,
@@ -174,10 +192,6 @@ def _form(model: Model, settings: SglangSettings) -> KvFormat:
         conv=kv_dtype(shape.dtype),
         has_sparse_fp8_rows=whole.has_sparse_fp8_rows and not (settings.attention_backend or "").startswith("trtllm"),
     )
-
-
-def _is_compressed(model: Model) -> bool:
-    return any(isinstance(each, Compressed) for each in model.shape.families)
 
 
 def _is_post_capture(model: Model, settings: SglangSettings) -> bool:

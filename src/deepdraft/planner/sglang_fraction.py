@@ -11,6 +11,7 @@ from typing import Literal
 from deepdraft.cost.device import Device
 from deepdraft.planner.settings import SglangSettings
 from deepdraft.planner.shape import Shape
+from deepdraft.planner.v4_layers import v4_layers
 
 MIB = 2**20
 Version = Literal["0.5.12", "0.5.23"]
@@ -19,6 +20,7 @@ _LARGE_CARD_RESERVE_MIB = 10 * 1024
 _DRAFTER_RESERVE_MIB = 4 * 1024
 _STANDALONE_RESERVE_MIB = 6 * 1024
 _IMAGE_RESERVE_MIB = 8 * 1024
+_DEEPEP_RESERVE_MIB, _DEEPEP_PREFILL_RESERVE_MIB = 2 * 1024, 1024
 
 
 def default_chunk(version: Version, device: Device) -> int:
@@ -56,6 +58,7 @@ def auto_fraction(
         reserved_mib += _graph_reserve_mib(version, shape, settings, chunk_len, graph_max_bs)
         if mib > _LARGE_CARD_MIB:
             reserved_mib = max(reserved_mib, _LARGE_CARD_RESERVE_MIB)
+        reserved_mib += deepep_reserve_mib(version, settings)
         if settings.speculative_algorithm and version == "0.5.12":
             is_standalone = settings.speculative_algorithm.upper() == "STANDALONE"
             reserved_mib += _STANDALONE_RESERVE_MIB if is_standalone else _DRAFTER_RESERVE_MIB
@@ -70,6 +73,12 @@ def auto_fraction(
 def activation_reserve_mib(settings: SglangSettings, chunk_len: int) -> float:
     """The part of the reserve that goes with the chunk and the ranks."""
     return 512 + 1.5 * max(chunk_len, 2048) + 1024 * settings.tp_size * settings.pp_size / 8
+
+
+def deepep_reserve_mib(version: Version, settings: SglangSettings) -> float:
+    """What 0.5.23 leaves for DeepEP's buffers in the decode graphs (reserve_for_deepep_a2a_mb)."""
+    has_buffers = settings.moe_a2a_backend == "deepep" and not settings.disable_cuda_graph
+    return _DEEPEP_RESERVE_MIB if has_buffers and version == "0.5.23" else 0
 
 
 def eager_reserve_mib(device: Device, settings: SglangSettings, chunk_len: int) -> float:
@@ -88,9 +97,14 @@ def _graph_reserve_mib(
 ) -> float:
     if settings.disable_cuda_graph and version == "0.5.23":
         return 0
+    has_prefill_graphs = version == "0.5.12" or v4_layers(shape.families) is None  # too heavy for DeepSeek-V4
     reserved_mib = 2.0 * graph_max_bs
     if settings.enable_dp_attention:
         reserved_mib += graph_max_bs * settings.dp_size * (4.5 if graph_max_bs > 300 else 3)
+    if not has_prefill_graphs:
+        return reserved_mib
+    if deepep_reserve_mib(version, settings):
+        reserved_mib += _DEEPEP_PREFILL_RESERVE_MIB
     return reserved_mib + (1536 if shape.is_latent else 8 * _num_prefill_graphs(chunk_len))
 
 

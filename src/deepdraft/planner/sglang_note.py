@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from deepdraft.cost.kv_family import Compressed, Index
+from deepdraft.cost.kv_family import Index
 from deepdraft.planner.sglang_cell import Cell, has_window
 from deepdraft.planner.sglang_choice import Choice
 from deepdraft.planner.sglang_fraction import MIB
 from deepdraft.planner.sglang_pool import Pool
 from deepdraft.planner.sglang_spike import down_projection_bytes
+from deepdraft.planner.sglang_v4_note import v4_notes
+from deepdraft.planner.sglang_window import window_cap_tokens
 
 
 def plan_notes(choice: Choice, cell: Cell, pool: Pool) -> tuple[str, ...]:
@@ -19,11 +21,27 @@ def plan_notes(choice: Choice, cell: Cell, pool: Pool) -> tuple[str, ...]:
             "request runs, whatever the limit says."
         )
     notes += [*_draft_notes(choice, cell, pool), *_chunk_notes(choice)]
-    if choice.num_ranks > 1 and choice.model.shape.is_latent and not choice.settings.enable_dp_attention:
+    if choice.settings.dcp_size > 1:
+        notes.append(
+            f"{choice.settings.dcp_size} ranks share each sequence's tokens (--dcp-size), and the pool's tokens are "
+            "those of all of them; an index and a drafter's rows are on every rank."
+        )
+    elif choice.num_ranks > 1 and choice.model.shape.is_latent and not choice.settings.enable_dp_attention:
         notes.append(
             f"Latent rows are not shared out: each of the {choice.settings.tp_size} ranks holds all of them."
         )
-    if has_window(choice):
+    cap = window_cap_tokens(choice)
+    if cap is not None:
+        notes.append(
+            f"Without a radix cache windows have a pool of {cap:,} tokens, as much as {choice.max_running:,} running "
+            "requests need: --max-running-requests moves the pool, --swa-full-tokens-ratio does not."
+        )
+    elif has_window(choice) and choice.version == "0.5.23" and not pool.num_tokens:
+        notes.append(
+            "A windows' pool of no more than a window and a page admits no request, and the server refuses to start "
+            "on it: raise --swa-full-tokens-ratio or the fraction."
+        )
+    elif has_window(choice):
         notes.append(
             f"Layers with a window have a pool of their own of {choice.swa_ratio:g} x as many tokens "
             "(--swa-full-tokens-ratio)."
@@ -33,11 +51,7 @@ def plan_notes(choice: Choice, cell: Cell, pool: Pool) -> tuple[str, ...]:
             "This version sizes the pool after it captured its graphs (post-capture): graphs and buffers come out of "
             "the fraction."
         )
-    if choice.version == "0.5.23" and any(isinstance(each, Compressed) for each in choice.model.shape.families):
-        notes.append(
-            "DeepSeek-V4's pools are those of the plain path; unified KV, encoder replay and capped windows of this "
-            "version divide memory otherwise."
-        )
+    notes += v4_notes(choice, pool)
     if any(isinstance(each, Index) for each in choice.model.shape.families):
         notes.append(
             "The index of sparse attention scores each token of a chunk against all the context; how much of that is "

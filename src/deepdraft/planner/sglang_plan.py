@@ -26,6 +26,7 @@ from deepdraft.planner.sglang_note import plan_notes
 from deepdraft.planner.sglang_pool import Pool, pool_of
 from deepdraft.planner.sglang_slack import image_cache_bytes, slack_entries
 from deepdraft.planner.sglang_spike import spike_entries
+from deepdraft.planner.sglang_window import window_cap_tokens, window_token_bytes
 
 
 def sglang_plan(choice: Choice, calibration: Calibration | None = None) -> Plan:
@@ -49,7 +50,7 @@ def sglang_plan(choice: Choice, calibration: Calibration | None = None) -> Plan:
         bytes_per_token=cell.counted,
         target_bytes_per_token=cell.target,
         true_bytes_per_token=cell.true,
-        bytes_per_sequence=kv_bytes_per_sequence(choice.model.shape.families, choice.form, choice.attention_tp),
+        bytes_per_sequence=_bytes_per_sequence(choice),
         max_request_tokens=max(min(choice.context_len, pool.num_tokens) - 1, 0),
         num_full_requests=_num_full_requests(choice, pool),
         max_context_len=choice.context_len,
@@ -129,7 +130,9 @@ def _draft_weights(choice: Choice, *, place: Any) -> tuple[LedgerEntry, ...]:
 
 
 def _pool_entries(choice: Choice, cell: Cell, pool: Pool) -> tuple[LedgerEntry, ...]:
-    tokens = pool.num_tokens + choice.settings.page_size if pool.num_tokens else 0
+    if pool.v4 is not None:
+        return pool.v4.entries() if pool.num_tokens else ()
+    tokens = pool.num_tokens + choice.page_size if pool.num_tokens else 0
     entries = [
         LedgerEntry(
             name="KV pool",
@@ -139,6 +142,17 @@ def _pool_entries(choice: Choice, cell: Cell, pool: Pool) -> tuple[LedgerEntry, 
             source=f"({pool.num_tokens:,} tokens + 1 page) x {cell.target:,.0f} bytes",
         )
     ]
+    cap = window_cap_tokens(choice)
+    if cap is not None and pool.num_tokens:
+        entries.append(
+            LedgerEntry(
+                name="KV pool: windows",
+                num_bytes=round((cap + choice.page_size) * window_token_bytes(choice)),
+                place="pool",
+                certainty="formula",
+                source=f"{cap:,} tokens + 1 page for {choice.max_running:,} requests, without a radix cache",
+            )
+        )
     if cell.draft:
         entries.append(
             LedgerEntry(
@@ -179,7 +193,7 @@ def _with_unexplained(choice: Choice, ledger: Ledger, calibration: Calibration) 
 def _range(choice: Choice, ledger: Ledger, pool: Pool, cell: Cell) -> tuple[int, int]:
     places = ("outside", "weights", "slack") if choice.is_post_capture else ("outside", "weights")
     error_tokens = int(ledger.error_bytes(*places) / cell.counted) if cell.counted else 0
-    page_size = choice.settings.page_size
+    page_size = choice.page_size
     low, high = max(pool.num_tokens - error_tokens, 0), pool.num_tokens + error_tokens
     if choice.settings.max_total_tokens is not None:
         high = min(high, max(choice.settings.max_total_tokens, pool.num_tokens))
@@ -199,9 +213,17 @@ def _reserve_error_bytes(choice: Choice, ledger: Ledger) -> int:
 def _num_full_requests(choice: Choice, pool: Pool) -> int:
     by_tokens = pool.num_tokens // choice.context_len
     windows = [each.window for each in choice.model.shape.families if isinstance(each, Grouped) and each.window]
-    if windows and by_tokens:
+    if windows and by_tokens and window_cap_tokens(choice) is None:
         by_tokens = min(by_tokens, int(pool.num_tokens * choice.swa_ratio) // max(windows))
+    if pool.v4 is not None and by_tokens:
+        by_tokens = min(by_tokens, pool.v4.most_requests)
     return min(by_tokens, pool.max_running)
+
+
+def _bytes_per_sequence(choice: Choice) -> int:
+    if choice.v4 is not None and choice.version == "0.5.23":
+        return choice.v4.request_bytes
+    return kv_bytes_per_sequence(choice.model.shape.families, choice.form, choice.attention_tp)
 
 
 def _effective(choice: Choice, pool: Pool) -> dict[str, Any]:

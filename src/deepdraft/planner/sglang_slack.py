@@ -11,7 +11,7 @@ from __future__ import annotations
 from deepdraft.planner.gpu_memory import GIB
 from deepdraft.planner.ledger import Certainty, LedgerEntry
 from deepdraft.planner.sglang_choice import Choice, num_graphs
-from deepdraft.planner.sglang_fraction import MIB
+from deepdraft.planner.sglang_fraction import MIB, deepep_reserve_mib
 from deepdraft.planner.sglang_spike import layer_entries
 
 _BYTES_A_GRAPH = 10 * MIB
@@ -34,7 +34,7 @@ def slack_entries(choice: Choice, max_running: int) -> tuple[LedgerEntry, ...]:
         num_bytes = sum(entry.num_bytes for entry in layer_entries(choice, choice.chunk_len))
         words = "activations and expert buffers of one chunk, in the graphs' own memory"
         entries.append(_slack("captured prefill", num_bytes, "estimate", words, error_bytes=num_bytes // 2))
-    entries += _image_cache(choice)
+    entries += [*_image_cache(choice), *_deepep(choice)]
     entries.append(
         _slack(
             "kernels loaded after the start",
@@ -67,10 +67,11 @@ def _graph_buffers(choice: Choice) -> list[LedgerEntry]:
     if not tokens:
         return []
     if choice.backend != "triton":
-        pages = -(-context_len // choice.settings.page_size)
+        pages = -(-context_len // choice.page_size)
         num_bytes = choice.graph_max_bs * pages * 4
         words = "graph requests x pages of the context limit x 4 bytes"
-        return [_slack("CUDA graph page indices", num_bytes, "estimate", words, error_bytes=num_bytes)]
+        indices = _slack("CUDA graph page indices", num_bytes, "estimate", words, error_bytes=num_bytes)
+        return [indices, *_index_scores(choice, tokens)]
     shape = choice.model.shape
     heads = -(-shape.num_qo_heads // choice.attention_tp)
     width = (shape.kv_lora_rank or shape.v_head_dim or 0) + 1  # a log-sum beside each result
@@ -98,6 +99,16 @@ def _graph_buffers(choice: Choice) -> list[LedgerEntry]:
             )
         )
     return entries
+
+
+def _index_scores(choice: Choice, tokens: int) -> list[LedgerEntry]:
+    """DeepSeek-V4: scores of a step against every row of ratio 4 that the context limit allows, of one layer at a
+    time (layers/attention/dsv4/metadata.py)."""
+    if choice.v4 is None or not choice.v4.layers.num_4:
+        return []
+    num_rows = -(-choice.context_len // choice.page_size) * choice.page_size // 4
+    words = "graph tokens x context limit / 4 x 4 bytes"
+    return [_slack("CUDA graph index scores", tokens * num_rows * 4, "formula", words)]
 
 
 def _num_splits(choice: Choice) -> int:
@@ -136,6 +147,13 @@ def image_cache_bytes(choice: Choice) -> int:
 def _image_cache(choice: Choice) -> list[LedgerEntry]:
     words = "SGLANG_VLM_CACHE_SIZE_MB, 100 unless set"
     return [_slack("cache of image embeddings", image_cache_bytes(choice), "formula", words)]
+
+
+def _deepep(choice: Choice) -> list[LedgerEntry]:
+    """Where the engine reserves for them, they are taken to be as large as that."""
+    num_bytes = round(deepep_reserve_mib(choice.version, choice.settings) * MIB)
+    words = "as much as the engine's own fraction leaves for them with graphs"
+    return [_slack("DeepEP buffers", num_bytes, "estimate", words, error_bytes=num_bytes // 2)]
 
 
 def _workspaces(choice: Choice) -> list[LedgerEntry]:

@@ -30,6 +30,7 @@ def spike_entries(choice: Choice, prompt_len: int) -> tuple[LedgerEntry, ...]:
         *layers,
         *_taps(choice, chunk_len),
         *_prefix(choice, prompt_len - chunk_len),
+        *_gathered_rows(choice, prompt_len, chunk_len),
         *_recurrence(choice, chunk_len),
     ]
     entries += _fragments(choice, entries, is_chunked=prompt_len > chunk_len)
@@ -83,9 +84,10 @@ def _taps(choice: Choice, chunk_len: int) -> list[LedgerEntry]:
     return [
         _spike(
             "hidden states for the drafter",
-            2 * tapped_states_bytes(chunk_len, num_taps=drafter.num_taps, hidden=shape.hidden),
+            2 * tapped_states_bytes(chunk_len, num_taps=drafter.num_taps, hidden=shape.hidden * shape.num_streams),
             "formula",
-            f"chunk x {drafter.num_taps} taps x hidden x 2 bytes, as captured and again joined into one",
+            f"chunk x {drafter.num_taps} taps x hidden x 2 bytes, as captured and again joined into one"
+            + (f"; {shape.num_streams} streams" if shape.num_streams > 1 else ""),
         )
     ]
 
@@ -97,12 +99,13 @@ def _activations(choice: Choice, chunk_len: int) -> LedgerEntry:
     width = shape.kv_lora_rank or shape.v_head_dim or 0
     attention = 2 * heads * (width + (shape.qk_rope_head_dim or 0)) + (shape.q_lora_rank or 0) + width
     mlp = 0 if shape.num_experts_per_token else 3 * -(-shape.dense_mlp // choice.settings.tp_size)
-    num_bytes = chunk_len * (6 * shape.hidden + attention + mlp) * _ELEMENT_BYTES
+    streams = 4 + 2 * shape.num_streams  # what a layer reads and what it leaves, of each
+    num_bytes = chunk_len * (streams * shape.hidden + attention + mlp) * _ELEMENT_BYTES
     return _spike(
         "activations",
         num_bytes,
         "estimate",
-        "chunk x (6 x hidden + queries and results of attention + dense MLP) x 2 bytes",
+        f"chunk x ({streams} x hidden + queries and results of attention + dense MLP) x 2 bytes",
         error_bytes=round(0.3 * num_bytes),
     )
 
@@ -122,6 +125,17 @@ def _prefix(choice: Choice, prefix_len: int) -> list[LedgerEntry]:
             "up to 131,072 prefix tokens x heads of a rank x (2 x (nope + value) + rope) x 2 bytes",
         )
     ]
+
+
+def _gathered_rows(choice: Choice, prompt_len: int, chunk_len: int) -> list[LedgerEntry]:
+    """DeepSeek-V4: sparse prefill attends to rows unpacked into one buffer, which is kept (SparsePrefillKVBuffer of
+    layers/attention/dsv4/sparse_prefill_utils.py)."""
+    form = choice.v4
+    if form is None or choice.version == "0.5.12" or form.has_uniform_rows or form.is_unified:
+        return []
+    num_rows = -(-prompt_len // 4) + form.layers.window - 1 + chunk_len
+    words = "(prompt / 4 + window + chunk) x row x 2 bytes, unpacked for sparse prefill"
+    return [_spike("unpacked rows", num_rows * form.layers.dim * _ELEMENT_BYTES, "formula", words)]
 
 
 def _recurrence(choice: Choice, chunk_len: int) -> list[LedgerEntry]:

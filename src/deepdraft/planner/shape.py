@@ -46,6 +46,10 @@ class Shape:
     moe_hidden: int | None = None
     """Width that routed experts read and write, where it is not `hidden` (Kimi K3, Nemotron 3)."""
     dense_mlp: int = 0
+    num_streams: int = 1
+    """Residual streams side by side (hyper-connections, hc_mult)."""
+    index_topk: int = 0
+    """Rows that sparse attention reads for a token; 0 without an index."""
     num_mtp_layers: int = 0
     """Layers for multi-token prediction that come with the checkpoint; their cache is not in `families`."""
     is_multimodal: bool = False

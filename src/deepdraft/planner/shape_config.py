@@ -47,6 +47,8 @@ def shape_of_config(config: Config, name: str) -> Shape:
         expert_mlp=first_whole(inner, ("moe_intermediate_size", "intermediate_size")) or 0,
         moe_hidden=first_whole(inner, ("routed_expert_hidden_size", "moe_latent_size")),
         dense_mlp=first_whole(inner, ("intermediate_size", "dense_intermediate_size")) or 0,
+        num_streams=first_whole(inner, ("hc_mult",)) or 1,
+        index_topk=first_whole(inner, ("index_topk",)) or 0,
         num_mtp_layers=first_whole(inner, ("num_nextn_predict_layers", "mtp_num_hidden_layers")) or 0,
         is_multimodal=any(isinstance(config.get(part), Mapping) for part in ("vision_config", "audio_config")),
         vision_complexity=_vision_complexity(vision) if isinstance(vision, Mapping) else 1.0,

@@ -1,7 +1,7 @@
 """vLLM 0.20 to 0.33: from flags to its KV pool. `vllm_budget` has the formula, `vllm_blocks` what a request takes.
 
-Source: vLLM 0.32.0 (each part names its files). Left out: encoder caches, LoRA, sleep mode, context parallelism, KV
-connectors and offloading, experts shared out over data-parallel ranks.
+Source: vLLM 0.32.0 (each part names its files). Left out: encoder caches, LoRA, sleep mode, prefill context
+parallelism, KV connectors and offloading, experts shared out over data-parallel ranks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deepdraft.planner.shape import Model
 from deepdraft.planner.vllm_blocks import BlockLayout
 from deepdraft.planner.vllm_budget import budget_error_bytes, fixed_entries, requested_bytes
 from deepdraft.planner.vllm_choice import VllmChoice, vllm_choice
-from deepdraft.planner.vllm_profile import spike_entries
+from deepdraft.planner.vllm_profile import late_entries, spike_entries
 from deepdraft.planner.vllm_verdict import vllm_notes, vllm_verdict
 
 
@@ -28,12 +28,13 @@ def plan_vllm(model: Model, device: Device, settings: VllmSettings, calibration:
     """
     choice = vllm_choice(model, device, settings)
     layout, tp_size = choice.layout, settings.tensor_parallel_size
+    dcp_size = settings.decode_context_parallel_size
     fixed = fixed_entries(choice, calibration)
     available = requested_bytes(choice) - Ledger(fixed).total_bytes("weights", "slack")
     if settings.kv_cache_memory_bytes is not None:
         available = settings.kv_cache_memory_bytes
     spike = spike_entries(choice, choice.max_len)
-    ledger = Ledger((*fixed, _pool_entry(available, layout), *spike))
+    ledger = Ledger((*fixed, _pool_entry(available, layout), *late_entries(choice), *spike))
     reserve_bytes = choice.device_bytes - ledger.total_bytes("outside", "weights", "pool", "slack")
     error = budget_error_bytes(choice, ledger)
     low, tokens, high = (_pool_tokens(choice, available + off) for off in (-error, 0, error))
@@ -47,8 +48,8 @@ def plan_vllm(model: Model, device: Device, settings: VllmSettings, calibration:
         kv_pool_tokens=tokens,
         kv_pool_tokens_range=(low, high),
         bytes_per_token=layout.bytes_per_token,
-        target_bytes_per_token=kv_bytes_per_token(model.shape.families, choice.form, tp_size),
-        true_bytes_per_token=kv_bytes_per_token(choice.families, choice.form, tp_size),
+        target_bytes_per_token=kv_bytes_per_token(model.shape.families, choice.form, tp_size) / dcp_size,
+        true_bytes_per_token=kv_bytes_per_token(choice.families, choice.form, tp_size) / dcp_size,
         bytes_per_sequence=layout.fixed_bytes(choice.max_len),
         max_request_tokens=layout.longest(max(available, 0), choice.max_len),
         num_full_requests=min(int(layout.num_requests(max(available, 0), choice.max_len)), choice.num_seqs),

@@ -5,7 +5,7 @@ Source: vLLM 0.32.0, v1/core/kv_cache_utils.py (get_kv_cache_groups and what it 
 
 One pool of blocks serves all groups: a block holds `block_len` tokens of every layer of one group, so a group with
 fewer or smaller layers than the widest wastes the rest. Left out: block-outermost layouts, which pack layers of
-different pages more tightly, and context parallelism.
+different pages more tightly (`vllm_packed`, for DeepSeek-V4).
 """
 
 from __future__ import annotations
@@ -126,19 +126,20 @@ def block_layout(
     in_flight_len: int,
     num_draft: int = 0,
     has_chunks: bool = False,
+    dcp_size: int = 1,
 ) -> BlockLayout:
     """The layout of one rank's cache.
 
     families: the target's, and the drafter's after them. num_draft: tokens of a draft, 0 for none. has_chunks:
-    windows are chunks that don't slide (Llama 4). Raises UsageError for caches that vLLM can't put into one pool.
+    windows are chunks that don't slide (Llama 4). dcp_size: ranks that share a sequence's tokens, whose blocks hold
+    so many times more. Raises UsageError for caches that vLLM can't put into one pool.
     """
     families = tuple(families)
     if any(each.stride != 1 for each in families):
-        raise UsageError(
-            "the cache's rows stand for several tokens (DeepSeek-V4): vLLM's layout of them is not known"
-        )
+        raise UsageError("the cache's rows stand for several tokens: not DeepSeek-V4, and its layout is not known")
     block_len = _attention_block_len(families, form, tp_size, block_len)
     sets = _layer_sets(families, form, tp_size, pp_size, block_len, has_chunks)
+    sets = [replace(each, block_len=each.block_len * dcp_size) for each in sets]
     groups = _one_group(sets) or _equal_groups(_equal_pages(sets))
     return BlockLayout(groups=groups, block_len=block_len, in_flight_len=in_flight_len, num_draft=num_draft)
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from deepdraft.cost.device import Device
 from deepdraft.cost.kv_dtype import kv_dtype
-from deepdraft.cost.kv_family import Family, KvFormat
+from deepdraft.cost.kv_family import Family, Grouped, Index, KvFormat, Latent
 from deepdraft.errors import UsageError
 from deepdraft.planner.settings import VllmSettings
 from deepdraft.planner.shape import Drafter, Model
 from deepdraft.planner.size import GIB
+from deepdraft.planner.v4_layers import V4Layers, v4_layers
 from deepdraft.planner.vllm_blocks import DEFAULT_BLOCK_LEN, BlockLayout, block_layout
+from deepdraft.planner.vllm_v4 import BLOCK_LEN, KV_CACHE_DTYPE, check_v4_drafter, check_v4_dtype, v4_layout
 
 _DEFAULT_UTILIZATION = 0.92
 
@@ -50,6 +52,11 @@ class VllmChoice:
         return _families(self.model, self.settings)
 
     @property
+    def v4(self) -> V4Layers | None:
+        """DeepSeek-V4's layers, a drafter's windows among them; None for every other model."""
+        return v4_layers(self.families)
+
+    @property
     def form(self) -> KvFormat:
         """How the cache is stored."""
         return _form(self.model, self.kv_cache_dtype)
@@ -75,7 +82,8 @@ class VllmChoice:
 
 def vllm_choice(model: Model, device: Device, settings: VllmSettings) -> VllmChoice:
     """What takes effect. Raises UsageError for a device without a stated memory, a model without a context limit, a
-    fraction that is none, speculation without a drafter, and caches that vLLM can't put into one pool."""
+    fraction that is none, speculation without a drafter, and caches that vLLM can't put into one pool or not keep in
+    the type asked for."""
     if device.memory_bytes is None:
         raise UsageError(f"the memory of {device.name} is not known", hint="give memory=96GB among its figures")
     max_len = settings.max_model_len or model.shape.max_context_len
@@ -86,11 +94,11 @@ def vllm_choice(model: Model, device: Device, settings: VllmSettings) -> VllmCho
         raise UsageError(f"--gpu-memory-utilization must be above 0 and at most 1: {utilization:g}")
     if settings.num_speculative_tokens and model.drafter is None:
         raise UsageError("speculation without a drafter", hint="name one with --drafter")
+    _check_context_parallel(model, settings)
     device_bytes = int(device.memory_bytes)
     default_batched, default_seqs = _default_batch(device_bytes, device.name)
     num_batched = settings.max_num_batched_tokens or default_batched
-    asked = settings.kv_cache_dtype
-    stored = (model.shape.kv_cache_dtype or model.shape.dtype) if asked == "auto" else asked
+    stored = _stored(model, settings.kv_cache_dtype)
     return VllmChoice(
         model=model,
         device=device,
@@ -114,11 +122,47 @@ def _default_batch(device_bytes: int, device_name: str) -> tuple[int, int]:
     return 2048, 256
 
 
+def _check_context_parallel(model: Model, settings: VllmSettings) -> None:
+    """As config/parallel.py and config/model.py do; windows, states and drafters beside it are not known here."""
+    dcp_size, tp_size = settings.decode_context_parallel_size, settings.tensor_parallel_size
+    if dcp_size == 1:
+        return
+    families = _families(model, settings)
+    most = tp_size // max((each.num_kv_heads for each in families if isinstance(each, Grouped)), default=1)
+    if dcp_size < 1 or tp_size % dcp_size or dcp_size > most:
+        raise UsageError(
+            f"--decode-context-parallel-size {dcp_size} does not fit {tp_size} ranks",
+            hint=f"a divisor, at most {most}",
+        )
+    is_plain = all(isinstance(each, Grouped | Latent | Index) and each.window is None for each in families)
+    if not is_plain or _drafter(model, settings) is not None:
+        raise UsageError("--decode-context-parallel-size with windows, states or a drafter is not known here")
+
+
+def _stored(model: Model, asked: str) -> str:
+    """The cache's type in effect."""
+    if v4_layers(model.shape.families) is not None:
+        check_v4_dtype(asked)
+        return KV_CACHE_DTYPE
+    return (model.shape.kv_cache_dtype or model.shape.dtype) if asked == "auto" else asked
+
+
 def _layout(model: Model, settings: VllmSettings, num_batched: int, form: KvFormat) -> BlockLayout:
     pp_size = settings.pipeline_parallel_size
     num_batches = 2 if pp_size == 1 else pp_size  # asynchronous scheduling keeps one batch ahead; each stage has one
+    families = _families(model, settings)
+    layers = v4_layers(families)
+    if layers is not None:
+        check_v4_drafter(families)
+        return v4_layout(
+            layers,
+            pp_size=pp_size,
+            block_len=settings.block_size or BLOCK_LEN,
+            in_flight_len=(pp_size + 1) * num_batched,
+            num_draft=settings.num_speculative_tokens or 0,
+        )
     return block_layout(
-        _families(model, settings),
+        families,
         form,
         tp_size=settings.tensor_parallel_size,
         pp_size=pp_size,
@@ -126,6 +170,7 @@ def _layout(model: Model, settings: VllmSettings, num_batched: int, form: KvForm
         in_flight_len=num_batches * num_batched,
         num_draft=settings.num_speculative_tokens or 0,
         has_chunks=model.shape.model_type.startswith("llama4"),
+        dcp_size=settings.decode_context_parallel_size,
     )
 
 

@@ -12,6 +12,7 @@ from deepdraft.cost.kv_family import Index
 from deepdraft.planner.ledger import LedgerEntry
 from deepdraft.planner.size import MIB, size_text
 from deepdraft.planner.vllm_choice import VllmChoice
+from deepdraft.planner.vllm_v4 import late_bytes, workspace_bytes
 
 _GRAPH_BYTES = 12 * MIB
 _SAMPLER_BYTES = 36
@@ -20,6 +21,8 @@ Public logs: 1.26 GiB for 256 requests of Llama-3-8B (pull request 10511), some 
 (issues 23278, 27508)."""
 _WORKSPACE_ROWS = 64 * 1024
 _MAX_INDEX_SCORES_BYTES = 512 * MIB
+_SM120 = ("RTX PRO 6000 Blackwell", "RTX 5090")
+"""Where DeepSeek-V4's attention is FlashInfer's, which gathers nothing in a prefill."""
 
 
 def activation_entry(choice: VllmChoice) -> LedgerEntry:
@@ -51,12 +54,21 @@ def _forward_bytes(choice: VllmChoice) -> int:
         routed = rows * shape.num_experts_per_token
         widest = max(widest, routed * (max(2 * inner, shape.moe_hidden or shape.hidden) + inner))
     workspace = 0
+    layers = choice.v4
+    if layers is not None:
+        workspace = workspace_bytes(
+            layers,
+            max_len=choice.max_len,
+            num_batched=choice.num_batched,
+            topk=shape.index_topk,
+            is_flashmla=choice.device.name not in _SM120,
+        )
     if shape.kv_lora_rank is not None:  # latent rows of the context in pieces, and expanded for the heads of a rank
         num_rows = min(max(8 * choice.max_len, 4 * choice.num_seqs * choice.layout.block_len), _WORKSPACE_ROWS)
         expanded = -(-shape.num_qo_heads // tp_size) * ((shape.qk_nope_head_dim or 0) + (shape.v_head_dim or 0))
         widest = max(widest, num_rows * expanded * element)
         workspace = num_rows * (shape.kv_lora_rank + (shape.qk_rope_head_dim or 0)) * element
-    return workspace + 4 * rows * shape.hidden + widest
+    return workspace + (2 + 2 * shape.num_streams) * rows * shape.hidden + widest
 
 
 def graph_entry(choice: VllmChoice) -> LedgerEntry:
@@ -77,8 +89,8 @@ def graph_entry(choice: VllmChoice) -> LedgerEntry:
 
 def spike_entries(choice: VllmChoice, context_len: int) -> tuple[LedgerEntry, ...]:
     """What a prefill of that length is known to need beyond the profile run, which attends to no context."""
-    if not any(isinstance(each, Index) for each in choice.model.shape.families):
-        return ()
+    if choice.v4 is not None or not any(isinstance(each, Index) for each in choice.model.shape.families):
+        return ()  # of DeepSeek-V4 the profile run holds the scores
     return (
         LedgerEntry(
             name="scores of the sparse index",
@@ -86,5 +98,25 @@ def spike_entries(choice: VllmChoice, context_len: int) -> tuple[LedgerEntry, ..
             place="spike",
             certainty="formula",
             source="chunk x context x 4 bytes, in pieces of VLLM_SPARSE_INDEXER_MAX_LOGITS_MB (512)",
+        ),
+    )
+
+
+def late_entries(choice: VllmChoice) -> tuple[LedgerEntry, ...]:
+    """What is allocated after the pool was sized, and so comes out of what the fraction leaves."""
+    layers = choice.v4
+    num_bytes = 0
+    if layers is not None:
+        num_bytes = late_bytes(layers, max_len=choice.max_len, num_batched=choice.num_batched)
+    if not num_bytes:
+        return ()
+    return (
+        LedgerEntry(
+            name="places of compressed rows",
+            num_bytes=num_bytes,
+            place="slack",
+            certainty="formula",
+            source="2 x max_num_batched_tokens x max_model_len / 128 x 4 bytes, made with the pool and not profiled "
+            "(DeepseekV4SparseMLAMetadataBuilder)",
         ),
     )

@@ -76,6 +76,12 @@ def vllm_notes(choice: VllmChoice, *, is_calibrated: bool) -> tuple[str, ...]:
     """One sentence each, in the order of their weight."""
     layout, shape = choice.layout, choice.model.shape
     notes = []
+    if choice.v4 is not None:
+        notes.append(
+            "DeepSeek-V4's compressors keep every token in flight, a block of the pool for 4 or 8 of them: "
+            f"{size_text(layout.fixed_bytes(choice.max_len))} a request, nearly in proportion to "
+            f"--max-num-batched-tokens ({choice.num_batched:,})."
+        )
     if layout.is_hybrid:
         notes.append(
             f'The log\'s "GPU KV cache size" is concurrency x max_model_len: a request may hold '

@@ -1,9 +1,9 @@
 """Bytes of a model's weights on one rank: counted in a checkpoint's headers, or from its total and its shape.
 
 Tensor parallelism shares most weights out. Each rank holds whole: the down-projections of latent attention, routers,
-norms, an index of sparse attention, encoders for images, and a DFlash drafter's projection of its taps. Key and value
-projections are shared by heads, so from more ranks than KV heads on each holds a whole head. What an engine makes of
-weights after loading is left out.
+norms, an index of sparse attention, compressors of keys, encoders for images, and a DFlash drafter's projection of
+its taps. Key and value projections are shared by heads, so from more ranks than KV heads on each holds a whole head.
+What an engine makes of weights after loading is left out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from deepdraft.cost.kv_family import Compressed, Grouped, Latent, Recurrent
 from deepdraft.errors import UsageError
 from deepdraft.planner.safetensors_header import checkpoint_tensors
 from deepdraft.planner.shape import Shape, Weights
+from deepdraft.planner.v4_layers import v4_layers
 
 _REPLICATED = re.compile(
     r"(q_a_proj|kv_a_proj|fused_qkv_a|compressor|indexer|norm|e_score_correction_bias|mlp\.gate\.|moe\.gate\.|"
-    r"router|vision|visual|mm_proj|multi_modal|embed_vision|audio|connector|^fc\.|^model\.fc\.)"
+    r"router|vision|visual|mm_proj|multi_modal|embed_vision|audio|connector|^fc\.|^model\.fc\.|"
+    r"\.wq_a\.|\.wkv\.|\.hc_|^hc_|ffn\.gate\.)"
 )
 _KV_PROJECTION = re.compile(r"\.(k_proj|v_proj)\.")
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
@@ -124,11 +126,26 @@ def _replicated_bytes(config: Config, shape: Shape, *, projections: bool = True)
         if isinstance(each, Latent):
             width = (shape.q_lora_rank or 0) + each.kv_lora_rank + each.qk_rope_head_dim
             total += each.num_layers * shape.hidden * width * _attention_bytes(config, shape)
+    total += _v4_replicated_bytes(config, shape)
     total += shape.num_moe_layers * shape.num_experts * (shape.moe_hidden or shape.hidden) * _plain_bytes(shape)
     vision = config.get("vision_config")
     if isinstance(vision, Mapping):
         total += _plain_bytes(shape) * _vision_params(vision, shape.hidden)
     return round(total)
+
+
+def _v4_replicated_bytes(config: Config, shape: Shape) -> float:
+    """DeepSeek-V4: projections to queries' rank and to rows, compressors and indices, and the float32 matrices that
+    mix residual streams (compressor.py and deepseek_v4.py of SGLang 0.5.23)."""
+    layers = v4_layers(shape.families)
+    if layers is None:
+        return 0.0
+    hidden, rank, plain = shape.hidden, shape.q_lora_rank or 0, _plain_bytes(shape)
+    heads = first_whole(text_config(config), ("index_n_heads",)) or 0
+    quantised = layers.num_layers * hidden * (rank + layers.dim) + layers.num_4 * rank * heads * layers.index_dim
+    states = layers.num_4 * (layers.state_dim(4) + layers.index_state_dim) + layers.num_128 * layers.state_dim(128)
+    streams = 2 * layers.num_layers * (2 + shape.num_streams) * shape.num_streams**2 * hidden * 4
+    return quantised * _attention_bytes(config, shape) + hidden * (states + layers.num_4 * heads) * plain + streams
 
 
 def _kv_projection_bytes(config: Config, shape: Shape) -> int:
