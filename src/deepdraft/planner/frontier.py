@@ -47,8 +47,7 @@ def frontier(plan: Plan, nums_requests: Sequence[int] | None = None) -> tuple[Fr
         if num_requests > plan.max_running_requests:
             continue
         by_pool = longest_each(plan, num_requests)
-        limit = plan.max_request_tokens if num_requests == 1 else plan.max_context_len
-        context_len = min(by_pool, limit)
+        context_len = min(by_pool, plan.max_request_tokens)
         if context_len < _SHORTEST and nums_requests is None and points:
             break
         bound_by = "KV pool" if by_pool < plan.max_context_len else "context limit"
