@@ -1,7 +1,7 @@
-"""The part of the package's build that is not Python: the native attention library, where there is a C++ compiler.
+"""The part of the package's build that is not Python: the library of native kernels, where there is a C++ compiler.
 
-Without one, or when it fails, the package is built all the same and torch computes attention. The library has a plain
-C interface, so the wheel is of a platform but of no version of Python.
+Without one, or when it fails, the package is built all the same and torch computes what the kernels would have. The
+library has a plain C interface, so the wheel is of a platform but of no version of Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NativeAttentionHook(BuildHookInterface):  # type: ignore[type-arg]
         try:
             library: Path = native.build()
         except native.BuildError as error:
-            self.app.display_warning(f"native attention was not built, torch will do: {error}")
+            self.app.display_warning(f"native kernels were not built, torch will do: {error}")
             return
         if version == "editable":
             return

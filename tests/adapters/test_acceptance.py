@@ -1,15 +1,15 @@
-"""Acceptance from every source, and what is believed when they disagree."""
+"""Acceptance from every source."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from deepdraft.adapters import acceptance as source
-from deepdraft.records import Acceptance, ServerReading
+from deepdraft.adapters.acceptance_choice import acceptance_len
+from deepdraft.records import ServerReading
 
 
 def reading(gauges: dict[str, float] | None = None, **counters: float) -> ServerReading:
@@ -79,7 +79,7 @@ def test_vllm_states_a_mean_of_one_where_nothing_was_verified() -> None:
     found = source.of_vllm_metrics({"speculative_decoding": figures})
     assert found is not None
     assert (found.num_steps, found.num_accepted_tokens, found.stated_acceptance_len) == (0, 0, None)
-    assert source.acceptance_len(found) is None
+    assert acceptance_len(found) is None
     assert source.of_vllm_metrics({"speculative_decoding": {"num_spec_tokens": 4}}) is None
 
 
@@ -105,7 +105,7 @@ def test_sglang_counts_leave_the_prefill_token_out() -> None:
     assert found is not None
     assert (found.num_steps, found.num_accepted_tokens, found.num_draft_tokens) == (5, 10, 20)
     assert found.accepted_len_histogram == (1, 1, 1, 1, 1)
-    assert source.acceptance_len(found) == 3.0  # not 16 / 5
+    assert acceptance_len(found) == 3.0  # not 16 / 5
     assert found.doubt is None
 
 
@@ -195,44 +195,3 @@ def test_a_gauge_that_did_not_move_is_no_figure() -> None:  # C52
     fresh = source.of_gauge(reading(), still)  # it is absent after a flush, and came back
     assert fresh is not None
     assert fresh.stated_acceptance_len == 2.0
-
-
-def test_steps_come_from_counters_that_agree_on_the_tokens() -> None:
-    stated = source.of_llamacpp_timings({"draft_n": 300, "draft_n_accepted": 0, "predicted_n": 64})
-    assert stated is not None
-    counted = Acceptance(
-        source="counters of /metrics before and after",
-        num_steps=62,
-        num_draft_tokens=300,
-        num_accepted_tokens=0,
-        accepted_at_depth=(0, 0),
-    )
-    found = source.with_steps_from(stated, counted)
-    assert (found.num_steps, found.accepted_at_depth) == (62, (0, 0))
-    assert "timings" in found.source
-    assert "counters" in found.source
-    assert source.with_steps_from(stated, replace(counted, num_draft_tokens=500)) == stated
-    assert source.with_steps_from(stated, None) == stated
-
-
-def test_sources_that_contradict_each_other_are_a_doubt() -> None:
-    stated = Acceptance(source="the answer", num_steps=10, num_accepted_tokens=20)
-    close = Acceptance(source="counters", num_steps=10, num_accepted_tokens=21)
-    far = Acceptance(source="counters", num_steps=10, num_accepted_tokens=5)
-    assert source.best([None, stated, close]) == stated
-    found = source.best([stated, far])
-    assert found is not None
-    assert found.doubt == "counters says 1.50, not 3.00"
-    assert (found.num_steps, found.num_accepted_tokens) == (10, 20)
-    assert source.best([None, None]) is None
-
-
-def test_averages_over_other_steps_are_not_held_against_a_count() -> None:
-    stated = Acceptance(source="the answer", num_steps=10, num_accepted_tokens=20)
-    gauge = Acceptance(source="gauge", stated_acceptance_len=1.2, is_lifetime_average=True)
-    interval = Acceptance(source="server log: 1 line", stated_acceptance_len=1.2, doubt="an interval")
-    assert source.best([stated, interval, gauge]) == stated
-    exact = Acceptance(source="server log: 1 line", stated_acceptance_len=1.2)
-    found = source.best([stated, exact])
-    assert found is not None
-    assert found.doubt is not None

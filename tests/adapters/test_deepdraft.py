@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from deepdraft.adapters.acceptance import of_deepdraft_usage, with_steps_from
+from deepdraft.adapters.acceptance import of_deepdraft_usage
+from deepdraft.adapters.acceptance_choice import with_steps_from
 from deepdraft.adapters.adapter import Adapter
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.deepdraft import deepdraft_capabilities
 from deepdraft.adapters.detect import detect
 from deepdraft.adapters.event import event_facts
 from deepdraft.embedded import DeepdraftSpec, EmbeddedServer, running
-from deepdraft.records import Acceptance, Capabilities, RequestTrace, StepParts
+from deepdraft.records import Acceptance, Capabilities, DraftDecisions, RequestTrace, StepParts
 from deepdraft.transport.client import Client
 from deepdraft.transport.endpoint import endpoint
 
@@ -140,6 +142,13 @@ class TestAnswers:
             ({"method": "dflash", "tree_budget": 16, "tree_top_k": 1, "draft_len": 7}, "yes", "dflash chain of 7"),
             ({"method": "dflash", "tree_budget": 4, "tree_top_k": 1, "draft_len": 7}, "yes", "dflash chain of 4"),
             ({"method": "ngram", "tree_budget": 16, "tree_top_k": 1, "draft_len": 8}, "yes", "ngram"),
+            ({"method": "dflash", "tree_budget": 9, "tree_top_k": 2, "mode": "always"}, "yes", "dflash tree of 9"),
+            (
+                {"method": "dflash", "tree_budget": 9, "tree_top_k": 2, "mode": "auto"},
+                "yes",
+                "dflash tree of 9 where it pays",
+            ),
+            ({"method": "ngram", "mode": "never"}, "yes", "ngram, never used"),
             ({"tree_budget": 16}, "yes", None),
         ],
     )
@@ -189,6 +198,21 @@ class TestUsageOfDrafting:
         assert found.is_simulated is False
         assert found.parts == StepParts(draft_s=0.006, build_s=0.001, verify_s=0.05, compact_s=0.0, other_s=0.003)
 
+    def test_why_it_drafted_or_not(self) -> None:
+        said = {
+            "rounds_by_reason": {"pays": 5, "probe": 1},
+            "plain_steps_by_reason": {"below_break_even": 40},
+            "break_even_len": 4.5,
+            "expected_len": 2.25,
+        }
+        found = of_deepdraft_usage(DRAFTED | said)
+        assert found is not None and found.decisions == DraftDecisions(**said)
+        for nothing in ({}, {"rounds_by_reason": {}, "plain_steps_by_reason": {}}, {"rounds_by_reason": [1]}):
+            found = of_deepdraft_usage(DRAFTED | nothing)
+            assert found is not None and found.decisions is None
+        odd = of_deepdraft_usage(DRAFTED | {"rounds_by_reason": {"pays": -1, "probe": 2}, "break_even_len": None})
+        assert odd is not None and odd.decisions == DraftDecisions(rounds_by_reason={"probe": 2})
+
     @pytest.mark.parametrize("lacking", ["num_rounds", "accepted_len_histogram"])
     def test_without_counts_it_tells_nothing(self, lacking: str) -> None:
         assert of_deepdraft_usage({name: value for name, value in DRAFTED.items() if name != lacking}) is None
@@ -228,7 +252,7 @@ def server(tiny_model: Path) -> Iterator[EmbeddedServer]:
 
 
 async def measured(adapter: Adapter, prompt: Any, max_tokens: int = 8) -> RequestTrace:
-    path, body = adapter.request_body(prompt, max_tokens=max_tokens)
+    path, body = adapter.request_body(Wish(prompt=prompt, max_tokens=max_tokens))
     trace, failure = await adapter.server.generate(path, body, limit_s=30.0)
     assert failure is None
     return trace
@@ -364,7 +388,7 @@ class TestServer:
     ) -> None:
         async def use(adapter: Adapter) -> Any:
             adapter.use("completions")
-            path, body = adapter.request_body([400] * (4_097 - max_tokens), max_tokens=max_tokens)
+            path, body = adapter.request_body(Wish(prompt=[400] * (4_097 - max_tokens), max_tokens=max_tokens))
             return await adapter.server.generate(path, body, limit_s=30.0)
 
         _, failure = talk(use)

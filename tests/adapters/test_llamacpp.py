@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.detect import detect
 from deepdraft.adapters.llamacpp import llamacpp_capabilities, llamacpp_load
 from deepdraft.records import Capabilities, RequestTrace, ServerReading
@@ -86,9 +87,11 @@ def test_load_of_slots(recorded: Any) -> None:
 def test_settling_and_bodies(tools: Any, recorded: Any) -> None:
     async def use(adapter: Any) -> Any:
         await adapter.settle(limit_s=5.0)
-        chat = json.loads(adapter.request_body("hi", max_tokens=8, cache_salt="salt", stop_early=True)[1])
+        chat = json.loads(
+            adapter.request_body(Wish(prompt="hi", max_tokens=8, cache_salt="salt", stop_early=True))[1]
+        )
         adapter.use("completions")
-        return adapter.capabilities, chat, json.loads(adapter.request_body([1], max_tokens=8)[1])
+        return adapter.capabilities, chat, json.loads(adapter.request_body(Wish(prompt=[1], max_tokens=8))[1])
 
     found, chat, text = with_adapter(tools, routes(tools, recorded), use)
     assert found.endpoints == ("chat", "completions")
@@ -107,7 +110,7 @@ def test_settling_and_bodies(tools: Any, recorded: Any) -> None:
 
 def test_the_cache_is_left_on_when_it_is_what_is_studied(tools: Any, recorded: Any) -> None:
     async def use(adapter: Any) -> Any:
-        return json.loads(adapter.request_body("hi", max_tokens=8)[1])
+        return json.loads(adapter.request_body(Wish(prompt="hi", max_tokens=8))[1])
 
     assert "cache_prompt" not in with_adapter(tools, routes(tools, recorded), use, keep_cache=True)
 

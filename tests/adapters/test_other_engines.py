@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.detect import detect
 from deepdraft.records import RequestTrace
 
@@ -141,7 +142,7 @@ def test_ollama(tools: Any) -> None:
     }
 
     async def use(adapter: Any) -> Any:
-        return adapter.capabilities, json.loads(adapter.request_body("hi", max_tokens=8)[1])
+        return adapter.capabilities, json.loads(adapter.request_body(Wish(prompt="hi", max_tokens=8))[1])
 
     found, body = with_adapter(tools, routes, use)
     assert (found.version, found.max_context_len, found.has_counters) == ("0.14.0", 4096, "no")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deepdraft.adapters.adapter import Adapter
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.detect import detect
 from deepdraft.errors import ServerError, Unauthorized, UsageError
 from deepdraft.records import Capabilities
@@ -81,7 +82,7 @@ def settled(tools: Any, routes: Any, **options: Any) -> tuple[Adapter, Any]:
 
 
 def body_of(adapter: Adapter, prompt: Any = "hello", **options: Any) -> tuple[str, dict[str, Any]]:
-    path, body = adapter.request_body(prompt, max_tokens=32, temperature=0.0, **options)
+    path, body = adapter.request_body(Wish(prompt=prompt, max_tokens=32, temperature=0.0, **options))
     result: dict[str, Any] = json.loads(body)
     return path, result
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from deepdraft.adapters.adapter import FLUSH_LIMIT_S
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.detect import detect
+from deepdraft.adapters.flush import FLUSH_LIMIT_S
 from deepdraft.adapters.sglang import sglang_capabilities, sglang_load, sglang_mean_acceptance_len, sglang_settings
 from deepdraft.records import Capabilities, RequestTrace, ServerReading, Usage
 
@@ -139,7 +140,7 @@ def test_flush_while_a_request_runs_is_tried_again(tools: Any, recorded: Any) ->
 
 
 def test_flush_that_stays_refused_is_not_done(tools: Any, recorded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepdraft.adapters.adapter.FLUSH_LIMIT_S", 0.3)  # C04
+    monkeypatch.setattr("deepdraft.adapters.flush.FLUSH_LIMIT_S", 0.3)  # C04
     assert FLUSH_LIMIT_S >= 5
     step, asked = flushed(tools, recorded, [tools.Answer(400, BUSY)])
     assert not step.is_done
@@ -320,8 +321,10 @@ def test_acceptance_from_the_log_between_two_looks(tools: Any, recorded: Any, tm
 def test_native_bodies(tools: Any, recorded: Any) -> None:
     def use(adapter: Any) -> list[Any]:
         return [
-            adapter.request_body("hi", max_tokens=8, cache_salt="salt", temperature=0.0, seed=3),
-            adapter.request_body([1, 2], max_tokens=8, cache_salt=None, temperature=0.0, seed=None, stop_early=True),
+            adapter.request_body(Wish(prompt="hi", max_tokens=8, cache_salt="salt", temperature=0.0, seed=3)),
+            adapter.request_body(
+                Wish(prompt=[1, 2], max_tokens=8, cache_salt=None, temperature=0.0, seed=None, stop_early=True)
+            ),
         ]
 
     text, ids = with_adapter(tools, recorded, use, endpoint="native", extra_body={"sampling_params": {"top_k": 1}})
@@ -351,7 +354,7 @@ def test_settling_on_the_native_route(tools: Any, recorded: Any) -> None:
     assert found.reports_cached_tokens == "yes"
     assert "cache_salt" in found.cold_means
     assert len(probe["extra_key"]) > 4
-    _, body = adapter.request_body("hi", max_tokens=8, cache_salt="salt")
+    _, body = adapter.request_body(Wish(prompt="hi", max_tokens=8, cache_salt="salt"))
     assert json.loads(body)["extra_key"] == "salt"
 
 
@@ -369,7 +372,7 @@ def test_the_native_route_ignores_eos_and_counts_the_tokens_of_each_event(tools:
     assert (adapter.capabilities.ignores_eos, adapter.capabilities.continuous_usage) == ("yes", "yes")
     assert (trace.events.num_tokens, trace.events.num_tokens_source) == ((1,) * 8 + (2,), "meta_info")
     assert trace.usage == Usage(prompt_tokens=40, completion_tokens=10, cached_tokens=0, reasoning_tokens=0)
-    body = json.loads(adapter.request_body([1], max_tokens=8)[1])
+    body = json.loads(adapter.request_body(Wish(prompt=[1], max_tokens=8))[1])
     assert body["sampling_params"]["ignore_eos"] is True
 
 
@@ -401,7 +404,7 @@ def test_without_a_cache_report_a_hit_is_told_and_its_absence_is_not(tools: Any,
 
 def test_openai_bodies_ask_for_what_sglang_can_tell(tools: Any, recorded: Any) -> None:
     def use(adapter: Any) -> Any:
-        return adapter.request_body("hi", max_tokens=8, cache_salt="salt", temperature=0.0, seed=None)
+        return adapter.request_body(Wish(prompt="hi", max_tokens=8, cache_salt="salt", temperature=0.0, seed=None))
 
     body = json.loads(with_adapter(tools, recorded, use)[1])
     assert body["return_spec_tokens_details"] is True

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from deepdraft.adapters.adapter import Adapter
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.detect import detect, wait_ready
 from deepdraft.adapters.server import ServerLoading
 from deepdraft.errors import NotAnApi, ServerError, Unauthorized
@@ -42,7 +43,7 @@ def talk(
 
 
 async def measured(adapter: Adapter, prompt: Any, max_tokens: int = 25, **options: Any) -> RequestTrace:
-    path, body = adapter.request_body(prompt, max_tokens=max_tokens, **options)
+    path, body = adapter.request_body(Wish(prompt=prompt, max_tokens=max_tokens, **options))
     trace, failure = await adapter.server.generate(path, body, limit_s=10.0)
     assert failure is None
     return trace
@@ -244,7 +245,7 @@ def test_a_gauge_is_not_taken_for_a_figure_of_the_request(tools: Any) -> None:  
 
 @pytest.mark.parametrize("dialect", ["sglang", "vllm"])
 def test_a_refused_flush_is_not_done(tools: Any, dialect: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # C04
-    monkeypatch.setattr("deepdraft.adapters.adapter.FLUSH_LIMIT_S", 0.3)
+    monkeypatch.setattr("deepdraft.adapters.flush.FLUSH_LIMIT_S", 0.3)
 
     async def use(adapter: Adapter) -> Any:
         return await adapter.flush()
@@ -331,7 +332,7 @@ def test_every_failure_is_one(tools: Any) -> None:  # C40, C41, C45
         async with Client(endpoint(url)) as client:
             adapter = await detect(client)
             for _ in FAILURES:
-                path, body = adapter.request_body(adapter.probe_prompt(), max_tokens=16)
+                path, body = adapter.request_body(Wish(prompt=adapter.probe_prompt(), max_tokens=16))
                 found.append(await adapter.server.generate(path, body, limit_s=10.0))
         return found
 

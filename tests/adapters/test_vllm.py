@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.detect import detect
 from deepdraft.adapters.prometheus import metrics_page
 from deepdraft.adapters.stream import StreamReading
@@ -172,7 +173,7 @@ def flush_with(tools: Any, recorded: Any, *answers: Any) -> Any:
 
 
 def test_flush(tools: Any, recorded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepdraft.adapters.adapter.FLUSH_LIMIT_S", 0.3)
+    monkeypatch.setattr("deepdraft.adapters.flush.FLUSH_LIMIT_S", 0.3)
     done = tools.Answer(200, recorded.json("vllm-0.32.0/reset_prefix_cache.json"))
     held = tools.Answer(200, {"success": False})
     assert flush_with(tools, recorded, done).is_done
@@ -271,7 +272,7 @@ def test_settling_on_recorded_streams(tools: Any, recorded: Any) -> None:
 
 def test_bodies(tools: Any, recorded: Any) -> None:
     async def use(adapter: Any) -> Any:
-        return adapter.request_body("hi", max_tokens=8, cache_salt="salt", temperature=0.0, seed=None)
+        return adapter.request_body(Wish(prompt="hi", max_tokens=8, cache_salt="salt", temperature=0.0, seed=None))
 
     body = json.loads(with_adapter(tools, routes(tools, recorded), use)[1])
     assert (body["cache_salt"], body["ignore_eos"]) == ("salt", True)
@@ -288,7 +289,7 @@ def test_a_length_is_forced_another_way_where_ignore_eos_is_refused(tools: Any, 
 
     async def use(adapter: Any) -> Any:
         await adapter.settle(limit_s=5.0)
-        return adapter.capabilities, json.loads(adapter.request_body("hi", max_tokens=8)[1])
+        return adapter.capabilities, json.loads(adapter.request_body(Wish(prompt="hi", max_tokens=8))[1])
 
     all_routes = {**routes(tools, recorded), ("POST", "/v1/completions"): text}
     found, body = with_adapter(tools, all_routes, use, endpoint="completions")

@@ -22,7 +22,7 @@ from trace_builder import reading, request, steady, trial
 
 from deepdraft.cost.expected import ExpectedTimes
 from deepdraft.diagnosis.facts import Facts
-from deepdraft.records import Acceptance, ReportedFigure, Run, ServerReading
+from deepdraft.records import Acceptance, DraftDecisions, ReportedFigure, Run, ServerReading
 
 KNOWN = Facts(model=kimi(), device=DEVICE, tp_size=8)
 Faulty = Callable[[], tuple[tuple[Run, ...], Facts]]
@@ -171,6 +171,16 @@ def drafts_without_gain():
     return (tree, drafted()), Facts()
 
 
+def drafts_switched_off():
+    decisions = DraftDecisions(
+        rounds_by_reason={"pays": 1, "probe": 1},
+        plain_steps_by_reason={"below_break_even": 28, "learning": 2},
+        break_even_len=5.1,
+        expected_len=2.75,
+    )
+    return _alone(drafted(engine="deepdraft", acceptance=lambda counts: replace(counts, decisions=decisions)))
+
+
 def prefix_hits():
     return _alone(clean(cached=900, lens=(1_000,)))
 
@@ -270,6 +280,7 @@ FAULTY: dict[str, Faulty] = {
     "D213": repetitive_workload,
     "D214": acceptance_lower_on_hits,
     "D215": drafts_without_gain,
+    "D216": drafts_switched_off,
     "D301": prefix_hits,
     "D302": length_label,
     "D303": early_stops,

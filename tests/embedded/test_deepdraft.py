@@ -106,7 +106,7 @@ class TestDrafting:
     @pytest.fixture(scope="class")
     @classmethod
     def server(cls, tiny_model: Path) -> Iterator[EmbeddedServer]:
-        flags = ("--drafter", "ngram", "--tree-budget", "6")
+        flags = ("--drafter", "ngram", "--speculation", "always", "--tree-budget", "6")
         spec = DeepdraftSpec(model=str(tiny_model), context_len=600, num_slots=2, num_threads=1, flags=flags)
         with running(spec) as one:
             yield one
@@ -127,6 +127,7 @@ class TestDrafting:
             told = each.acceptance
             assert told.source == "usage.speculation of the answer" and told.doubt is None
             assert sum(told.accepted_len_histogram) == told.num_steps
+            assert sum(told.decisions.rounds_by_reason.values()) == told.num_steps
             assert told.is_simulated is False
             assert told.parts is not None and told.parts.verify_s > 0
             assert told.num_draft_tokens >= told.num_accepted_tokens

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from deepdraft.infer.batch import Batch
+from deepdraft.infer.batch import Rows
 from deepdraft.infer.drafters.drafter import DraftRequest
 from deepdraft.infer.kv.layout import LayerShape
 from deepdraft.infer.kv.pool import PagePool
@@ -50,14 +50,14 @@ class OracleDrafter:
     prefix_slots: torch.Tensor | None = None
     """Of the last request of the last call."""
 
-    def absorb(self, batch: Batch, taps: torch.Tensor | None, pool: PagePool) -> None:
+    def absorb(self, rows: Rows, taps: torch.Tensor | None, pool: PagePool) -> None:
         """Row: token and position; and what was tapped, cut to WIDTH columns."""
         if not self.kv_layers:
             assert taps is None
             return
-        assert taps is not None and len(taps) == len(batch.token_ids)
-        books = torch.stack((batch.token_ids, batch.positions), dim=-1).float()
-        pool.write(self._layer(pool), batch.slots, books[:, None], taps[:, None, :WIDTH])
+        assert taps is not None and len(taps) == len(rows.token_ids)
+        books = torch.stack((rows.token_ids, rows.positions), dim=-1).float()
+        pool.write(self._layer(pool), rows.slots, books[:, None], taps[:, None, :WIDTH])
 
     def draft(self, requests: Sequence[DraftRequest], pool: PagePool, attention: Any, *, top_k: int) -> Any:
         self.requests = list(requests)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from oracle_drafter import OracleDrafter
 from deepdraft.cost.kv import pool_bytes
 from deepdraft.infer.checkpoint.embedded import embedded_model_path
 from deepdraft.infer.checkpoint.open import open_checkpoint
+from deepdraft.infer.control.decision import SpeculationMode
 from deepdraft.infer.drafters.dflash import DflashDrafter
 from deepdraft.infer.drafters.drafter import Drafter
 from deepdraft.infer.drafters.open import open_drafter
@@ -127,9 +128,9 @@ class Embedded:
     requests: list[Request]
     plain: dict[str, Any]
 
-    def engine(self, drafter: Drafter | None) -> Engine:
+    def engine(self, drafter: Drafter | None, mode: SpeculationMode = "always") -> Engine:
         settings = EngineSettings(max_context_len=4096, kv_pool_tokens=8192, is_checked=True)
-        return Engine(self.model, self.tokenizer, settings, drafter, TREE)
+        return Engine(self.model, self.tokenizer, settings, drafter, replace(TREE, mode=mode))
 
     @property
     def texts(self) -> list[list[int]]:
@@ -147,6 +148,19 @@ def embedded(collect: Any, make_request: Any) -> Embedded:
         found.requests.append(make_request(str(number), prompt, max_tokens=24, num_logprobs=0, **heat))
     found.plain = collect(found.engine(None), found.requests)
     return found
+
+
+@pytest.mark.parametrize("mode", ["auto", "never"])
+def test_the_embedded_drafter_where_it_is_left_off(embedded: Embedded, collect: Any, mode: SpeculationMode) -> None:
+    """Token for token what is said without it; `always` is below."""
+    if not EMBEDDED_DRAFTER.is_dir():
+        pytest.skip("the embedded drafter isn't there")
+    engine = embedded.engine(open_drafter("embedded", embedded.model), mode)
+    answers = collect(engine, embedded.requests)
+    assert {name: answer.token_ids for name, answer in answers.items()} == {
+        name: answer.token_ids for name, answer in embedded.plain.items()
+    }
+    assert (engine.steps.totals["verify"].num_rounds == 0) == (mode == "never")
 
 
 @pytest.mark.parametrize("name", ["ngram", "oracle", "embedded"])

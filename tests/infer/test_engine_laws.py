@@ -45,6 +45,7 @@ class EngineMachine(RuleBasedStateMachine):
         tree_budget=st.integers(1, 8),
         tree_top_k=st.integers(1, 3),
         is_spine_first=st.booleans(),
+        mode=st.sampled_from(["always", "auto", "auto", "never"]),
     )
     def begin(
         self,

@@ -10,6 +10,7 @@ import torch
 from oracle_drafter import OracleDrafter
 from torch import Tensor
 
+from deepdraft.infer.drafters.deferred import DeferredDrafter
 from deepdraft.infer.kernels.select import attention_backend
 from deepdraft.infer.kv.layout import kv_layout
 from deepdraft.infer.kv.page_table import PageTable
@@ -148,7 +149,7 @@ def test_the_drafter_takes_in_every_row(tiny: Any, setup: Setup) -> None:
     layout = kv_layout(tiny.model.config, page_size=PAGE, dtype=torch.float32, drafter_layers=drafter.kv_layers)
     pool = PagePool(layout, 64)
     attention = attention_backend("torch", CPU)
-    runner = Runner(tiny.model, pool, attention, drafter)
+    runner = Runner(tiny.model, pool, attention, DeferredDrafter(drafter))
     one, two = sequence(list(range(40, 53))), sequence([7, 8, 9, 50])
     run_and_keep(runner, [part(two, [7, 8, 9], 0)])
     mask = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=torch.bool)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deepdraft.infer.control.decision import Decision
 from deepdraft.infer.errors import LawBroken
 from deepdraft.infer.request import RequestSpeculation
 from deepdraft.infer.step_record import Round, StepKind, StepLog, StepRecord, speculation_after
@@ -84,6 +85,37 @@ def test_totals_that_contradict_themselves() -> None:
     misplaced.add(record("decode", rounds=(verified(0),), num_committed_tokens=1, context_lens=(10,)))
     with pytest.raises(LawBroken, match="rounds of decode steps"):
         misplaced.totals["decode"].check("decode")
+
+
+def test_each_step_of_each_request_has_one_reason() -> None:
+    pays, off = Decision(reason="pays"), Decision(reason="below_break_even")
+    log = log_of(verified(1, decision=pays), num_plain=1)
+    with pytest.raises(LawBroken, match="why of 0 plain requests and 1 rounds, there were 1 and 1"):
+        log.totals["verify"].check("verify")
+    log = StepLog()
+    log.add(record("decode", plain_decisions=(off, off)))
+    context_lens = (10, 20)
+    rounds = (verified(1, decision=pays),)
+    committed = {"context_lens": context_lens, "num_committed_tokens": 3}
+    log.add(record("verify", rounds=rounds, plain_decisions=(off,), **committed))
+    for kind in ("decode", "verify"):
+        log.totals[kind].check(kind)
+    assert log.totals["decode"].plain_by_reason == {"below_break_even": 2}
+    assert log.totals["verify"].rounds_by_reason == {"pays": 1}
+
+
+def test_what_was_decided_of_a_request() -> None:
+    weighed = Decision(reason="below_break_even", break_even_len=4.0, expected_len=2.0)
+    step = record("decode")
+    speculation = RequestSpeculation()
+    assert speculation.break_even_len is None and speculation.expected_len is None
+    for decision in (weighed, Decision(reason="ending"), weighed):
+        speculation = speculation_after(speculation, step, 1, None, decision)
+    pays = Decision(reason="pays", break_even_len=1.0, expected_len=5.0)
+    speculation = speculation_after(speculation, step, 1, verified(2), pays)
+    assert speculation.plain_steps_by_reason == {"below_break_even": 2, "ending": 1}
+    assert speculation.rounds_by_reason == {"pays": 1}
+    assert (speculation.break_even_len, speculation.expected_len) == (3.0, 3.0)
 
 
 def test_a_request_s_share() -> None:

@@ -19,4 +19,7 @@ def test_every_kind_of_line_is_in_the_schema() -> None:
         for name, definition in schema["$defs"].items()
         if name in {entry["$ref"].rsplit("/", 1)[1] for entry in schema["oneOf"]}
     }
-    assert kinds == {"header", "measurement", "trial", "reported", "refusal", "note", "end"}
+    assert kinds == {"header", "measurement", "trial", "reported", "refusal", "note", "end"} | {
+        "component_header",
+        "component_case",
+    }

@@ -1,20 +1,21 @@
-"""Acceptance from each place an engine tells it, and what to believe when two places disagree.
+"""Acceptance from each place an engine tells it.
 
-Pure functions over what an answer or two readings hold; which sources an engine has, and in which order, is the
-adapters' business. Accepted tokens never include the bonus token; acceptance lengths do. Where the counts come from
-is named in words, since the same word means different things in different engines (docs/reference/servers.md).
+Pure functions over what an answer or two readings hold; which sources an engine has is the adapters' business, which
+of them to believe `acceptance_choice`'s. Accepted tokens never include the bonus token; acceptance lengths do. Where
+the counts come from is named in words, since the same word means different things in different engines
+(docs/reference/servers.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from deepdraft.records import Acceptance, ServerReading, StepParts
+from deepdraft.records import Acceptance, DraftDecisions, ServerReading, StepParts
 
 CONTRADICTION_FRAC = 0.05
-"""Two sources that differ by more than this are said to contradict each other."""
+"""Figures that differ by more than this are said to contradict each other."""
 
 
 def of_llamacpp_timings(timings: Mapping[str, Any]) -> Acceptance | None:
@@ -119,6 +120,7 @@ def of_deepdraft_usage(figures: Mapping[str, Any]) -> Acceptance | None:
         accepted_len_histogram=histogram,
         is_simulated=is_simulated if isinstance(is_simulated, bool) else None,
         parts=_step_parts(figures),
+        decisions=_draft_decisions(figures),
     )
     rounds_doubt = None
     if sum(histogram) != num_rounds:
@@ -130,6 +132,25 @@ def _step_parts(figures: Mapping[str, Any]) -> StepParts | None:
     """Seconds by what they went into; None where there are none."""
     known = {name: _seconds(figures.get(name)) for name in (each.name for each in fields(StepParts))}
     return StepParts(**known) if any(value is not None for value in known.values()) else None
+
+
+def _draft_decisions(figures: Mapping[str, Any]) -> DraftDecisions | None:
+    """Steps by reason; None where the server tells none."""
+    rounds, plain = (_counts_by_word(figures.get(f"{kind}_by_reason")) for kind in ("rounds", "plain_steps"))
+    if not rounds and not plain:
+        return None
+    return DraftDecisions(
+        rounds_by_reason=rounds,
+        plain_steps_by_reason=plain,
+        break_even_len=_number(figures.get("break_even_len")),
+        expected_len=_number(figures.get("expected_len")),
+    )
+
+
+def _counts_by_word(value: object) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        return {}
+    return {str(word): count for word, times in value.items() if (count := _count(times)) is not None}
 
 
 def of_tensorrt_figure(tokens_per_iter: object) -> Acceptance | None:
@@ -191,60 +212,6 @@ def of_gauge(
         is_lifetime_average=True,
         doubt=f"it moves only every {decode_log_interval} decode steps and covers everything since the last flush",
     )
-
-
-def with_steps_from(acceptance: Acceptance, counted: Acceptance | None) -> Acceptance:
-    """An answer's own counts, completed by the steps and depths of counters that agree with it on the tokens."""
-    if counted is None or not counted.num_steps:
-        return acceptance
-    if acceptance.accepted_len_histogram is not None and acceptance.num_steps == counted.num_steps:
-        return acceptance  # there is nothing to complete
-    same = (
-        acceptance.num_draft_tokens == counted.num_draft_tokens
-        and acceptance.num_accepted_tokens == counted.num_accepted_tokens
-    )
-    if not same:
-        return acceptance
-    return replace(
-        acceptance,
-        source=f"{acceptance.source.split('; steps =')[0]}; steps from the {counted.source}",
-        num_steps=counted.num_steps,
-        accepted_at_depth=acceptance.accepted_at_depth or counted.accepted_at_depth,
-    )
-
-
-def best(candidates: Sequence[Acceptance | None]) -> Acceptance | None:
-    """The first source that says anything, with a doubt when a later one that can be compared contradicts it.
-
-    Lifetime averages and log lines that cover an interval of the engine are not compared: they tell of other steps.
-    """
-    said = [acceptance for acceptance in candidates if acceptance is not None]
-    if not said:
-        return None
-    chosen = said[0]
-    chosen_len = acceptance_len(chosen)
-    if chosen_len is None or _covers_other_steps(chosen):
-        return chosen
-    for other in said[1:]:
-        other_len = acceptance_len(other)
-        if other_len is None or _covers_other_steps(other):
-            continue
-        if abs(other_len - chosen_len) > CONTRADICTION_FRAC * chosen_len:
-            words = f"{other.source} says {other_len:.2f}, not {chosen_len:.2f}"
-            return replace(chosen, doubt=f"{chosen.doubt}; {words}" if chosen.doubt else words)
-    return chosen
-
-
-def acceptance_len(acceptance: Acceptance) -> float | None:
-    """Committed tokens a verify step, bonus included, from the counts, else as stated: to compare sources only."""
-    if acceptance.num_steps and acceptance.num_accepted_tokens is not None:
-        return 1 + acceptance.num_accepted_tokens / acceptance.num_steps
-    return acceptance.stated_acceptance_len
-
-
-def _covers_other_steps(acceptance: Acceptance) -> bool:
-    interval = acceptance.source.startswith("server log") and acceptance.doubt is not None
-    return interval or acceptance.is_lifetime_average
 
 
 def _checked(acceptance: Acceptance) -> Acceptance:

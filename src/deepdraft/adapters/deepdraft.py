@@ -13,14 +13,18 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from deepdraft.adapters import acceptance as source
-from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
+from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.counter import CounterMap, series
+from deepdraft.adapters.flush import flush_refused, flushed
+from deepdraft.adapters.json_value import object_of, text_of, whole
 from deepdraft.adapters.server import Server
+from deepdraft.adapters.tokenize_route import prompt_len, token_ids
 from deepdraft.records import Acceptance, Capabilities, ColdStep, RequestTrace, Ternary
 from deepdraft.records.redact import redacted
 
 _STATE = "state"
 """What of /server_info changes from moment to moment: no setting."""
+_WHEN = {"auto": " where it pays", "never": ", never used"}
 
 
 class DeepdraftAdapter(Adapter):
@@ -52,8 +56,7 @@ class DeepdraftAdapter(Adapter):
     @classmethod
     async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
         """By `engine` in /server_info."""
-        reply = await server.try_get("/server_info")
-        info = object_of(None if reply is None or reply.status != 200 else reply.json)
+        info = object_of(await server.try_json("/server_info"))
         return ("GET /server_info", {"server_info": info}) if info.get("engine") == "deepdraft" else None
 
     async def inspect(self, answers: Mapping[str, Any]) -> Capabilities:
@@ -64,21 +67,16 @@ class DeepdraftAdapter(Adapter):
 
     async def tokenize(self, text: str) -> list[int] | None:
         """By /tokenize."""
-        body = {"model": self._capabilities.model, "prompt": text, "add_special_tokens": False}
-        return ids_of(object_of(await self._json("/tokenize", body)).get("tokens"))
+        return await token_ids(self._server, self._capabilities.model, text)
 
     async def count_prompt(self, text: str) -> int | None:
         """By /tokenize, with the chat template on the chat route."""
-        body: dict[str, Any] = {"model": self._capabilities.model}
-        if self.endpoint == "chat":
-            body |= {"messages": [{"role": "user", "content": text}], "add_generation_prompt": True}
-        else:
-            body |= {"prompt": text, "add_special_tokens": True}
-        return whole(object_of(await self._json("/tokenize", body)).get("count"))
+        model = self._capabilities.model
+        return await prompt_len(self._server, model, text, is_chat=self.endpoint == "chat")
 
     async def flush(self) -> ColdStep:
         """POST /flush_cache. 400 means that requests were running or waiting: not done."""
-        return await self._flush_by("/flush_cache", lambda reply: reply.status == 400)
+        return await flushed(self._server, "/flush_cache", flush_refused)
 
     def stated_acceptance(self, trace: RequestTrace) -> Acceptance | None:
         """From usage.speculation, which is there whenever a drafter is."""
@@ -101,9 +99,9 @@ def deepdraft_capabilities(known: Capabilities, info: Mapping[str, Any]) -> Capa
         )
     return replace(
         known,
-        version=_text(info.get("version")) or known.version,
-        model=known.model or _text(info.get("model")),
-        tokenizer=_text(info.get("model_path")),
+        version=text_of(info.get("version")) or known.version,
+        model=known.model or text_of(info.get("model")),
+        tokenizer=text_of(info.get("model_path")),
         max_context_len=whole(info.get("max_context_len")) or known.max_context_len,
         kv_pool_tokens=whole(info.get("kv_pool_tokens")),
         page_size=whole(info.get("page_size")),
@@ -126,15 +124,13 @@ def _speculation(info: Mapping[str, Any]) -> Ternary:
 
 
 def _method(drafting: Mapping[str, Any]) -> str | None:
-    """The drafter's method, and what of its drafts is verified: `dflash tree of 16`, `dflash chain of 7`."""
-    method = _text(drafting.get("method"))
+    """The drafter's method, and what of its drafts is verified: `dflash tree of 16`, `dflash chain of 7`; and when,
+    unless at every step: `ngram where it pays`."""
+    method = text_of(drafting.get("method"))
     budget, top_k = whole(drafting.get("tree_budget")), whole(drafting.get("tree_top_k"))
+    when = _WHEN.get(str(drafting.get("mode")), "")
     if method is None or method == "ngram" or budget is None or top_k is None:
-        return method
+        return method and method + when
     if top_k > 1:
-        return f"{method} tree of {budget}"
-    return f"{method} chain of {min(budget, whole(drafting.get('draft_len')) or budget)}"
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+        return f"{method} tree of {budget}{when}"
+    return f"{method} chain of {min(budget, whole(drafting.get('draft_len')) or budget)}{when}"

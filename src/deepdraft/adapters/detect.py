@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from deepdraft.adapters.adapter import Adapter, Setup, object_of, whole
+from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.deepdraft import DeepdraftAdapter
+from deepdraft.adapters.json_value import object_of, whole
+from deepdraft.adapters.known_server import Setup
 from deepdraft.adapters.llamacpp import LlamacppAdapter
 from deepdraft.adapters.lmdeploy import LmdeployAdapter
 from deepdraft.adapters.message import error_message, page_title

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from deepdraft.adapters import acceptance as source
-from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
+from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import INCLUDE_USAGE
+from deepdraft.adapters.json_value import ids_of, object_of, whole
 from deepdraft.adapters.server import NOT_READY, Server, ServerLoading
 from deepdraft.records import Acceptance, Capabilities, RequestTrace, ServerReading, Ternary
 from deepdraft.records.redact import redacted
@@ -82,7 +83,7 @@ class LlamacppAdapter(Adapter):
         """By /apply-template and /tokenize."""
         if self.endpoint == "chat":
             messages = {"messages": [{"role": "user", "content": text}]}
-            prompt = object_of(await self._json("/apply-template", messages)).get("prompt")
+            prompt = object_of(await self._server.try_json("/apply-template", messages)).get("prompt")
             if not isinstance(prompt, str):
                 return None
             text = prompt
@@ -91,13 +92,13 @@ class LlamacppAdapter(Adapter):
 
     async def _tokenized(self, text: str, *, add_special: bool) -> list[int] | None:
         body = {"content": text, "add_special": add_special, "parse_special": True}
-        return ids_of(object_of(await self._json("/tokenize", body)).get("tokens"))
+        return ids_of(object_of(await self._server.try_json("/tokenize", body)).get("tokens"))
 
     async def reading(self, at_s: float) -> ServerReading | None:
         """From /metrics, else the load from /slots."""
         found = await super().reading(at_s)
         if found is None or found.num_running is None:
-            load = llamacpp_load(await self._json("/slots"), at_s)
+            load = llamacpp_load(await self._server.try_json("/slots"), at_s)
             if found is None or load is None:
                 return load or found
             return replace(found, num_running=load.num_running, source=f"{found.source} and {load.source}")

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
+from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import INCLUDE_USAGE
+from deepdraft.adapters.json_value import ids_of, object_of, whole
 from deepdraft.adapters.prometheus import MetricsPage
+from deepdraft.adapters.recognition import has_metrics, is_owned_by
 from deepdraft.adapters.server import Server
 from deepdraft.records import Capabilities, Ternary
 from deepdraft.records.redact import redacted
@@ -46,13 +48,11 @@ class LmdeployAdapter(Adapter):
     @classmethod
     async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
         """By `owned_by`, or by `lmdeploy:` families in /metrics beside a JSON status in /health."""
-        if any(card.get("owned_by") == "lmdeploy" for card in model_cards):
+        if is_owned_by(model_cards, "lmdeploy"):
             return "owned_by in /v1/models", {}
         health = await server.try_get("/health")
-        if "status" not in object_of(None if health is None else health.json):
-            return None
-        metrics = await server.try_get("/metrics")
-        if metrics is not None and metrics.status == 200 and "\nlmdeploy:" in "\n" + metrics.text:
+        tells_status = "status" in object_of(None if health is None else health.json)
+        if tells_status and await has_metrics(server, "lmdeploy:"):
             return "GET /health and lmdeploy: families in /metrics", {}
         return None
 
@@ -64,7 +64,7 @@ class LmdeployAdapter(Adapter):
     async def tokenize(self, text: str) -> list[int] | None:
         """By /v1/encode."""
         body = {"input": text, "do_preprocess": False, "add_bos": False}
-        return ids_of(object_of(await self._json("/v1/encode", body)).get("input_ids"))
+        return ids_of(object_of(await self._server.try_json("/v1/encode", body)).get("input_ids"))
 
 
 def lmdeploy_capabilities(known: Capabilities, page: MetricsPage | None) -> Capabilities:

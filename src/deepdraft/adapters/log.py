@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from deepdraft.records import Acceptance
+from deepdraft.records import Acceptance, ServerReading
 
 _READ_LIMIT_BYTES = 8_000_000
 """Read at most this much of what was added, its end first."""
 _HISTORY_BYTES = 262_144
 """How far to look back for a sign that a log tells of cached tokens at all."""
+
+_SOURCE = "server log"
+"""The log as a reading's source."""
 
 _SGLANG_DECODE = re.compile(r"Decode batch(?: \[\d+\])?, #running-req: (\d+)")
 # "block accept len" and "cap len" are other figures of some drafters.
@@ -135,6 +139,16 @@ _OF_ENGINE: dict[str, Callable[[str], Acceptance | None]] = {
 }
 
 
+def acceptance_between(
+    engine: str, path: Path, before: ServerReading | None, after: ServerReading
+) -> Acceptance | None:
+    """Acceptance from what was written to the log between two readings; None when it says nothing of it."""
+    start = None if before is None else before.log_position_bytes
+    if start is None or after.log_position_bytes is None:
+        return None
+    return log_acceptance(engine, log_text(path, start, after.log_position_bytes))
+
+
 def log_acceptance(engine: str, text: str) -> Acceptance | None:
     """Acceptance from a piece of the log of that engine; None when it says nothing of it."""
     of_engine = _OF_ENGINE.get(engine)
@@ -154,6 +168,22 @@ class LogTally:
         """None for engines whose log does not tell, and until a line shows that this log does."""
         self._is_counted = engine == "sglang"
         self._position: int | None = None
+
+    def added_to(self, found: ServerReading | None, at_s: float) -> ServerReading | None:
+        """A reading with the log's length, and with what only the log counts; as it was when the log can't be read.
+
+        at_s: seconds since the sweep began, for a reading that tells of the log alone.
+        """
+        position = log_size_bytes(self.path)
+        if position is None:
+            return found
+        reading = ServerReading(at_s=at_s, source=_SOURCE) if found is None else found
+        self.advance(position)
+        if "cached_tokens" not in reading.counters and self.cached_tokens is not None:
+            counted = {"prompt_tokens": self.prompt_tokens, "cached_tokens": self.cached_tokens}
+            source = reading.source if reading.source == _SOURCE else f"{reading.source} and {_SOURCE}"
+            reading = replace(reading, counters={**reading.counters, **counted}, source=source)
+        return replace(reading, log_position_bytes=position)
 
     def advance(self, end_bytes: int) -> None:
         """Read on to a position. A line that is cut there is left for the next time."""

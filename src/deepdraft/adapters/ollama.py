@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from deepdraft.adapters.adapter import Adapter, object_of, whole
+from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.field import INCLUDE_USAGE
+from deepdraft.adapters.json_value import object_of, whole
 from deepdraft.adapters.server import Server
 from deepdraft.records import Capabilities
 
@@ -26,15 +27,14 @@ class OllamaAdapter(Adapter):
     @classmethod
     async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
         """By /api/version."""
-        reply = await server.try_get("/api/version")
-        version = object_of(None if reply is None or reply.status != 200 else reply.json).get("version")
+        version = object_of(await server.try_json("/api/version")).get("version")
         return ("GET /api/version", {"version": version}) if isinstance(version, str) else None
 
     async def inspect(self, answers: Mapping[str, Any]) -> Capabilities:
         """From /api/show and /api/ps."""
         model = self._capabilities.model
-        shown = object_of(await self._json("/api/show", {"model": model})) if model else {}
-        running = object_of(await self._json("/api/ps"))
+        shown = object_of(await self._server.try_json("/api/show", {"model": model})) if model else {}
+        running = object_of(await self._server.try_json("/api/ps"))
         known = replace(self._capabilities, version=answers.get("version"))
         self._capabilities = ollama_capabilities(known, shown, running)
         return self._capabilities

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.field import INCLUDE_USAGE, refused_fields
 from deepdraft.errors import ServerError, Unauthorized
 from deepdraft.records import Failure, RequestTrace
@@ -136,16 +137,8 @@ async def _settle_token_ids(adapter: Adapter, fields: Mapping[str, Any], limit_s
 async def _send(
     adapter: Adapter, route: str, fields: Mapping[str, Any], prompt: str | list[int], limit_s: float
 ) -> Probe:
-    body = adapter.body_of(
-        route,
-        fields,
-        prompt,
-        max_tokens=PROBE_LEN,
-        cache_salt=adapter.probe_prompt()[:16],
-        temperature=0.0,
-        seed=None,
-        stop_early=False,
-    )
+    wish = Wish(prompt=prompt, max_tokens=PROBE_LEN, cache_salt=adapter.probe_prompt()[:16])
+    body = adapter.body_of(route, fields, wish)
     adapter.num_probe_requests += 1
     trace, failure = await adapter.server.generate(ROUTES[route], msgspec.json.encode(body), limit_s=limit_s)
     return Probe(route=route, fields=fields, max_tokens=PROBE_LEN, trace=trace, failure=failure)

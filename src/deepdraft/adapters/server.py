@@ -93,6 +93,11 @@ class Server:
             return None
         return Reply(response.status, response.headers, response.body)
 
+    async def try_json(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON of a 200 answer, by GET, or by POST of a body; None otherwise."""
+        reply = await (self.try_get(path) if body is None else self.try_post(path, body))
+        return reply.json if reply is not None and reply.status == 200 else None
+
     async def generate(self, path: str, body: bytes, *, limit_s: float) -> tuple[RequestTrace, Failure | None]:
         """Stream one small answer. limit_s: for the first text, and for each silence after it.
 

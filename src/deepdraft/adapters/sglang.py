@@ -14,9 +14,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from deepdraft.adapters import acceptance as source
-from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
+from deepdraft.adapters.adapter import Adapter
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import CONTINUOUS_USAGE, INCLUDE_USAGE, merged
+from deepdraft.adapters.flush import flush_refused, flushed
+from deepdraft.adapters.json_value import ids_of, object_of, text_of, whole
 from deepdraft.adapters.probe import Probe
 from deepdraft.adapters.server import Server
 from deepdraft.records import Acceptance, Capabilities, ColdStep, RequestTrace, ServerReading, Ternary
@@ -88,9 +91,8 @@ class SglangAdapter(Adapter):
     async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
         """By `max_total_num_tokens` in /server_info, or /get_server_info of 0.5.12."""
         for path in ("/server_info", "/get_server_info"):
-            reply = await server.try_get(path)
-            info = None if reply is None or reply.status != 200 else reply.json
-            if isinstance(info, dict) and ("max_total_num_tokens" in info or "mem_fraction_static" in info):
+            info = object_of(await server.try_json(path))
+            if "max_total_num_tokens" in info or "mem_fraction_static" in info:
                 return f"GET {path}", {"server_info": info, "server_info_path": path}
         return None
 
@@ -104,44 +106,24 @@ class SglangAdapter(Adapter):
             self.learn(has_counters="no")
             self.doubt("metrics are enabled, but /metrics does not answer with them")
         for path in _LOAD_PATHS:
-            if sglang_load(await self._json(path), 0.0, path) is not None:
+            if sglang_load(await self._server.try_json(path), 0.0, path) is not None:
                 self._load_path = path
                 break
         return self._capabilities
 
-    def body_of(
-        self,
-        route: str,
-        fields: Mapping[str, Any],
-        prompt: str | list[int],
-        *,
-        max_tokens: int,
-        cache_salt: str | None,
-        temperature: float,
-        seed: int | None,
-        stop_early: bool,
-    ) -> dict[str, Any]:
+    def body_of(self, route: str, fields: Mapping[str, Any], wish: Wish) -> dict[str, Any]:
         """As OpenAI's, and the native /generate body."""
         if route != "native":
-            return super().body_of(
-                route,
-                fields,
-                prompt,
-                max_tokens=max_tokens,
-                cache_salt=cache_salt,
-                temperature=temperature,
-                seed=seed,
-                stop_early=stop_early,
-            )
-        sampling: dict[str, Any] = {"max_new_tokens": max_tokens, "temperature": temperature}
-        if "ignore_eos" in fields and not stop_early:
+            return super().body_of(route, fields, wish)
+        sampling: dict[str, Any] = {"max_new_tokens": wish.max_tokens, "temperature": wish.temperature}
+        if "ignore_eos" in fields and not wish.stop_early:
             sampling["ignore_eos"] = True
-        if seed is not None:
-            sampling["sampling_seed"] = seed
-        body: dict[str, Any] = {"text" if isinstance(prompt, str) else "input_ids": prompt}
+        if wish.seed is not None:
+            sampling["sampling_seed"] = wish.seed
+        body: dict[str, Any] = {"text" if isinstance(wish.prompt, str) else "input_ids": wish.prompt}
         body |= {"sampling_params": sampling, "stream": True}
-        if cache_salt is not None and not self.setup.keep_cache and "extra_key" in fields:
-            body["extra_key"] = cache_salt
+        if wish.cache_salt is not None and not self.setup.keep_cache and "extra_key" in fields:
+            body["extra_key"] = wish.cache_salt
         return merged(body, self.setup.extra_body)
 
     def fields_to_try(self, route: str) -> dict[str, Any]:
@@ -162,14 +144,14 @@ class SglangAdapter(Adapter):
     async def _tokenized(self, text: str, *, add_special_tokens: bool) -> list[int] | None:
         body = {"model": self._capabilities.model or "", "prompt": text, "add_special_tokens": add_special_tokens}
         for path in ("/tokenize", "/v1/tokenize"):
-            ids = ids_of(object_of(await self._json(path, body)).get("tokens"))
+            ids = ids_of(object_of(await self._server.try_json(path, body)).get("tokens"))
             if ids is not None:
                 return ids
         return None
 
     async def flush(self) -> ColdStep:
         """POST /flush_cache. 400 means that requests were running or queued: not done."""
-        return await self._flush_by("/flush_cache", lambda reply: reply.status == 400)
+        return await flushed(self._server, "/flush_cache", flush_refused)
 
     async def reading(self, at_s: float) -> ServerReading | None:
         """Counters from /metrics and the load from the scheduler, where there are such; with speculation also the
@@ -177,9 +159,9 @@ class SglangAdapter(Adapter):
         found = await super().reading(at_s)
         if self._load_path is not None:
             path = self._load_path.partition("?")[0]
-            found = _combined(found, sglang_load(await self._json(self._load_path), at_s, path))
+            found = _combined(found, sglang_load(await self._server.try_json(self._load_path), at_s, path))
         if self._capabilities.speculation == "yes" and self._capabilities.reports_acceptance != "yes":
-            info = await self._json(self._health_path)
+            info = await self._server.try_json(self._health_path)
             if info is not None:
                 found = found or ServerReading(at_s=at_s, source=self._health_path)
             mean = sglang_mean_acceptance_len(info)
@@ -241,9 +223,9 @@ def sglang_capabilities(known: Capabilities, info: Mapping[str, Any]) -> Capabil
         doubts.append(f"{len(states)} data parallel ranks, each with a KV pool of its own")
     return replace(
         known,
-        version=_text(info.get("version")) or known.version,
-        model=known.model or _text(info.get("served_model_name")) or _text(info.get("model_path")),
-        tokenizer=_text(info.get("tokenizer_path")),
+        version=text_of(info.get("version")) or known.version,
+        model=known.model or text_of(info.get("served_model_name")) or text_of(info.get("model_path")),
+        tokenizer=text_of(info.get("tokenizer_path")),
         max_context_len=known.max_context_len or whole(info.get("context_length")),
         kv_pool_tokens=pool,
         page_size=whole(info.get("page_size")),
@@ -254,7 +236,7 @@ def sglang_capabilities(known: Capabilities, info: Mapping[str, Any]) -> Capabil
         reports_cached_tokens="yes" if info.get("enable_cache_report") else "unknown",
         has_counters="unknown" if has_metrics is None else "yes" if has_metrics else "no",
         speculation="unknown" if "speculative_algorithm" not in info else "yes" if algorithm else "no",
-        speculation_method=_text(algorithm),
+        speculation_method=text_of(algorithm),
         settings=sglang_settings(info, state),
         doubts=tuple(doubts),
     )
@@ -334,7 +316,3 @@ def _combined(found: ServerReading | None, load: ServerReading | None) -> Server
 
 def _opposite(value: Any) -> Ternary:
     return "unknown" if value is None else "no" if value else "yes"
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

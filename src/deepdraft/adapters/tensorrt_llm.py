@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from deepdraft.adapters import acceptance as source
-from deepdraft.adapters.adapter import Adapter, object_of, whole
+from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import CONTINUOUS_USAGE, INCLUDE_USAGE
+from deepdraft.adapters.json_value import object_of, whole
 from deepdraft.adapters.prometheus import MetricsPage
+from deepdraft.adapters.recognition import has_metrics, is_owned_by, stated_version
 from deepdraft.adapters.server import Server
 from deepdraft.records import Acceptance, Capabilities, RequestTrace, ServerReading, Ternary
 from deepdraft.records.redact import redacted
@@ -66,23 +68,18 @@ class TensorrtLlmAdapter(Adapter):
     @classmethod
     async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
         """By `owned_by`, or by `trtllm_` families in /prometheus/metrics beside a /version."""
-        reply = await server.try_get("/version")
-        version = object_of(None if reply is None else reply.json).get("version")
-        if any(card.get("owned_by") == "tensorrt_llm" for card in model_cards):
+        version = await stated_version(server)
+        if is_owned_by(model_cards, "tensorrt_llm"):
             return "owned_by in /v1/models", {"version": version}
-        if not isinstance(version, str):
-            return None
-        metrics = await server.try_get(cls.metrics_path)
-        if metrics is not None and metrics.status == 200 and "\ntrtllm_" in "\n" + metrics.text:
+        if version is not None and await has_metrics(server, "trtllm_", cls.metrics_path):
             return "GET /version and trtllm_ families in /prometheus/metrics", {"version": version}
         return None
 
     async def inspect(self, answers: Mapping[str, Any]) -> Capabilities:
         """From /prometheus/metrics, /server_info, and one look at /metrics."""
         page = await self.metrics()
-        version = answers.get("version")
-        known = replace(self._capabilities, version=version if isinstance(version, str) else None)
-        info = object_of(await self._json("/server_info"))
+        known = replace(self._capabilities, version=answers.get("version"))
+        info = object_of(await self._server.try_json("/server_info"))
         iterations = None if page is not None and page.has("trtllm_kv_cache_max_blocks") else await self._iteration()
         self._capabilities = tensorrt_llm_capabilities(known, page, info, object_of(iterations))
         return self._capabilities
@@ -99,7 +96,7 @@ class TensorrtLlmAdapter(Adapter):
 
     async def _iteration(self) -> Any:
         """The newest iteration's figures; None when there are none (no iteration since the last look, or off)."""
-        iterations = await self._json("/metrics")
+        iterations = await self._server.try_json("/metrics")
         return iterations[-1] if isinstance(iterations, list) and iterations else None
 
     def stated_acceptance(self, trace: RequestTrace) -> Acceptance | None:

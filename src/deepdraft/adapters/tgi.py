@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from deepdraft.adapters.adapter import Adapter, object_of, whole
+from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import INCLUDE_USAGE
+from deepdraft.adapters.json_value import object_of, whole
 from deepdraft.adapters.server import Server
 from deepdraft.records import Capabilities, Ternary
 from deepdraft.records.redact import redacted
@@ -36,8 +37,7 @@ class TgiAdapter(Adapter):
     @classmethod
     async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
         """By /info."""
-        reply = await server.try_get("/info")
-        info = object_of(None if reply is None or reply.status != 200 else reply.json)
+        info = object_of(await server.try_json("/info"))
         if "max_total_tokens" in info and "model_id" in info:
             return "GET /info", {"info": info}
         return None
@@ -50,7 +50,7 @@ class TgiAdapter(Adapter):
 
     async def tokenize(self, text: str) -> list[int] | None:
         """By /tokenize."""
-        tokens = await self._json("/tokenize", {"inputs": text, "add_special_tokens": False})
+        tokens = await self._server.try_json("/tokenize", {"inputs": text, "add_special_tokens": False})
         if not isinstance(tokens, list):
             return None
         ids = [whole(object_of(token).get("id"), 0) for token in tokens]

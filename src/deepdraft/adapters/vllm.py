@@ -12,12 +12,16 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from deepdraft.adapters import acceptance as source
-from deepdraft.adapters.adapter import Adapter, ids_of, object_of, whole
+from deepdraft.adapters.adapter import Adapter
 from deepdraft.adapters.counter import CounterMap, series
 from deepdraft.adapters.field import CONTINUOUS_USAGE, INCLUDE_USAGE
+from deepdraft.adapters.flush import flushed
+from deepdraft.adapters.json_value import object_of, whole
 from deepdraft.adapters.probe import Probe
 from deepdraft.adapters.prometheus import MetricsPage
+from deepdraft.adapters.recognition import has_metrics, is_owned_by, stated_version
 from deepdraft.adapters.server import Reply, Server
+from deepdraft.adapters.tokenize_route import prompt_len, token_ids
 from deepdraft.records import Acceptance, Capabilities, ColdStep, RequestTrace, Ternary
 from deepdraft.records.redact import redacted
 
@@ -59,45 +63,36 @@ class VllmAdapter(Adapter):
     @classmethod
     async def recognised(cls, server: Server, model_cards: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
         """By `owned_by`, or by `vllm:` families in /metrics beside a /version."""
-        version_reply = await server.try_get("/version")
-        version = object_of(None if version_reply is None else version_reply.json).get("version")
-        if any(card.get("owned_by") == "vllm" for card in model_cards):
+        version = await stated_version(server)
+        if is_owned_by(model_cards, "vllm"):
             return "owned_by in /v1/models", {"version": version}
-        if not isinstance(version, str):
-            return None
-        metrics_reply = await server.try_get("/metrics")
-        if metrics_reply is not None and metrics_reply.status == 200 and "\nvllm:" in "\n" + metrics_reply.text:
+        if version is not None and await has_metrics(server, "vllm:"):
             return "GET /version and vllm: families in /metrics", {"version": version}
         return None
 
     async def inspect(self, answers: Mapping[str, Any]) -> Capabilities:
         """From /metrics and, in dev mode, /server_info."""
         page = await self.metrics()
-        info = await self._json("/server_info?config_format=json")
+        info = await self._server.try_json("/server_info?config_format=json")
         found = replace(self._capabilities, version=answers.get("version") or self._capabilities.version)
         self._capabilities = vllm_capabilities(found, page, info)
         return self._capabilities
 
     async def tokenize(self, text: str) -> list[int] | None:
         """By /tokenize."""
-        body = {"model": self._capabilities.model, "prompt": text, "add_special_tokens": False}
-        return ids_of(object_of(await self._json("/tokenize", body)).get("tokens"))
+        return await token_ids(self._server, self._capabilities.model, text)
 
     async def count_prompt(self, text: str) -> int | None:
         """By /tokenize, with the chat template on the chat route."""
-        body: dict[str, Any] = {"model": self._capabilities.model}
-        if self.endpoint == "chat":
-            body |= {"messages": [{"role": "user", "content": text}], "add_generation_prompt": True}
-        else:
-            body |= {"prompt": text, "add_special_tokens": True}
-        return whole(object_of(await self._json("/tokenize", body)).get("count"))
+        model = self._capabilities.model
+        return await prompt_len(self._server, model, text, is_chat=self.endpoint == "chat")
 
     async def flush(self) -> ColdStep | None:
         """POST /reset_prefix_cache (dev mode). `{"success": false}`: blocks are still held, not done. Older versions
         answer 200 without a body and don't say whether it worked."""
         if "flush" not in self._capabilities.cold_means:
             return None
-        return await self._flush_by("/reset_prefix_cache", _is_held)
+        return await flushed(self._server, "/reset_prefix_cache", _is_held)
 
     def stated_acceptance(self, trace: RequestTrace) -> Acceptance | None:
         """From metrics.speculative_decoding, with --per-request-spec-decode-metrics."""

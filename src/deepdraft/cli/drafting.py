@@ -15,8 +15,11 @@ from deepdraft.cli.value import count, tokens
 from deepdraft.errors import UsageError
 
 NONE, NGRAM = "none", "ngram"
+SPECULATION_MODES = ("auto", "always", "never")
+"""As `infer.control.decision` has them, which is not imported for --help."""
 _WORDS = {
     "drafter": "--drafter",
+    "speculation": "--speculation",
     "tree_budget": "--tree-budget",
     "tree_top_k": "--tree-top-k",
     "is_spine_first": "--spine-first",
@@ -34,6 +37,12 @@ def add_drafting_flags(group: Any) -> None:
         metavar="NAME",
         help="none, ngram (prompt lookup), embedded (that of the embedded model) or the folder of a DFlash drafter "
         "(none). Output is the same with each",
+    )
+    group.add_argument(
+        "--speculation",
+        choices=SPECULATION_MODES,
+        help="auto: draft where a round is faster than plain decoding, by context length and request, and try again "
+        "now and then where it isn't; always; never: the drafter only looks on (auto)",
     )
     group.add_argument("--tree-budget", type=count, metavar="N", help="draft nodes verified a step, root apart (16)")
     group.add_argument(

@@ -177,6 +177,7 @@ def settings_of(namespace: argparse.Namespace) -> ServeSettings:
         tree_budget=namespace.tree_budget,
         tree_top_k=namespace.tree_top_k,
         is_spine_first=bool(namespace.is_spine_first),
+        speculation=namespace.speculation,
         draft_window=namespace.draft_window,
         draft_sink=namespace.draft_sink,
         simulate_acceptance_len=namespace.simulate_acceptance_len,

@@ -104,6 +104,13 @@ def log_interval(case: Case) -> int:
     return said if isinstance(said, int) and said > 0 else SGLANG_LOG_INTERVAL
 
 
+def is_mostly_off(point: GuardedPoint) -> bool:
+    """Whether the server itself left drafting off at most of the point's steps: what its few rounds show is why."""
+    told = [each.decisions for each in acceptances(point) if each.decisions is not None]
+    num_plain = sum(sum(decisions.plain_steps_by_reason.values()) for decisions in told)
+    return num_plain > sum(sum(decisions.rounds_by_reason.values()) for decisions in told)
+
+
 def decode_len(case: Case, point: GuardedPoint) -> int | None:
     """Output tokens a request of the point."""
     if point.point.reported is not None:

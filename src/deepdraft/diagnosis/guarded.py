@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from deepdraft.diagnosis.case import Case
-from deepdraft.diagnosis.finding import Evidence
+from deepdraft.diagnosis.finding import Evidence, Finding
+
+
+def guard_findings(case: Case, *, guard: str, code: str, name: str, summary: str, remedy: str) -> tuple[Finding, ...]:
+    """One finding for the run where that guard is violated: what is wrong, at which points, and the first one's
+    sentence."""
+    found = violations(case, guard)
+    if not found:
+        return ()
+    return (
+        Finding(
+            code=code,
+            name=name,
+            severity="warning",
+            summary=f"{summary} at {places(found)}: {found[0][1]}.",
+            evidence=as_evidence(guard, found),
+            remedy=remedy,
+        ),
+    )
 
 
 def violations(case: Case, guard: str) -> tuple[tuple[str, str], ...]:

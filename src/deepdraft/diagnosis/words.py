@@ -11,6 +11,7 @@ from typing import Literal
 
 Topic = Literal[
     "drafter_off",
+    "drafting_always",
     "draft_len",
     "draft_window",
     "synthetic_acceptance",
@@ -32,6 +33,7 @@ Topic = Literal[
 _GENERAL: Mapping[Topic, str] = MappingProxyType(
     {
         "drafter_off": "start the server without its drafter",
+        "drafting_always": "have the server draft at every step",
         "draft_len": "let the drafter propose fewer tokens",
         "draft_window": "limit the drafter's attention to a window",
         "synthetic_acceptance": "an engine's simulated acceptance, where it has one",
@@ -54,6 +56,7 @@ _GENERAL: Mapping[Topic, str] = MappingProxyType(
 _SGLANG: Mapping[Topic, str] = MappingProxyType(
     {
         "drafter_off": "start without --speculative-algorithm",
+        "drafting_always": "nothing to set: it drafts at every step",
         "draft_len": "lower --speculative-num-draft-tokens",
         "draft_window": "--speculative-draft-window-size 4096 (--speculative-dflash-draft-window-size in builds of "
         "April and May 2026)",
@@ -78,6 +81,7 @@ _SGLANG: Mapping[Topic, str] = MappingProxyType(
 _VLLM: Mapping[Topic, str] = MappingProxyType(
     {
         "drafter_off": "start without --speculative-config",
+        "drafting_always": "nothing to set: it drafts at every step",
         "draft_len": "lower num_speculative_tokens in --speculative-config",
         "draft_window": "a drafter with window attention (vLLM has no flag that gives it one)",
         "synthetic_acceptance": '"rejection_sample_method": "synthetic" in --speculative-config',
@@ -100,6 +104,7 @@ _VLLM: Mapping[Topic, str] = MappingProxyType(
 _LLAMACPP: Mapping[Topic, str] = MappingProxyType(
     {
         "drafter_off": "start with --spec-type none",
+        "drafting_always": "nothing to set: it drafts at every step",
         "draft_len": "lower --spec-draft-n-max",
         "draft_window": "a drafter with window attention",
         "synthetic_acceptance": "--spec-synth-len N",
@@ -122,7 +127,8 @@ _LLAMACPP: Mapping[Topic, str] = MappingProxyType(
 _DEEPDRAFT: Mapping[Topic, str] = MappingProxyType(
     {
         **_GENERAL,
-        "drafter_off": "start with --drafter none",
+        "drafter_off": "start with --drafter none, or --speculation never",
+        "drafting_always": "--speculation always",
         "draft_len": "lower --tree-budget, or draft a chain (--tree-top-k 1)",
         "draft_window": "--draft-window 512",
         "synthetic_acceptance": "--simulate-acceptance-len N",

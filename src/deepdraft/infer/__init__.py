@@ -4,9 +4,10 @@ Nothing is imported here: torch loads when a module that needs it is imported.
 
 Floors, top first; a module imports only from floors below its own (held by a contract in pyproject.toml):
 
-    server | drafter_training                       ASGI application, protocol, metrics; training of drafters
+    server | drafter_training | components          ASGI application, protocol, metrics; training of drafters;
+                                                    benchmarks of parts, `deepdraft bench`
     engine                                          step(): schedule -> draft -> run -> choose -> compact -> commit
-    speculation                                     who drafts in a step, and the trees
+    speculation                                     the drafts of a step: drafted, built, cut
     verification                                    what the target makes of them
     scheduler | runner | sampler | commit           who runs; forward passes; tokens from logits; where output ends
     page_ledger                                     pages between pool, requests and radix cache
@@ -17,6 +18,7 @@ Floors, top first; a module imports only from floors below its own (held by a co
     layers | checkpoint | batch                     a model's parts; weights and configs from disk; one pass's tokens
     tokenizer | request                             text <-> tokens; what was asked and what comes back
     kv | tree | noise                               pages, radix cache; draft trees; randomness keyed by position
+    control                                         where drafting pays: costs, acceptance, who drafts (no torch)
     kernels                                         attention over paged KV: one signature, several back ends
     config | memory                                 the shape of a model; what the machine has free
     errors

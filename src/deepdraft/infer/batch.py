@@ -13,6 +13,18 @@ from deepdraft.infer.kernels.plan import AttentionPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Tokens and where they belong."""
+
+    token_ids: Tensor
+    """int64 [T]"""
+    positions: Tensor
+    """int64 [T]"""
+    slots: Tensor
+    """int64 [T]"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """One pass over any mixture of prompt chunks, decode rows and trees to verify."""
 
@@ -25,3 +37,8 @@ class Batch:
     plan: AttentionPlan
     logit_rows: Tensor
     """int64 [N], rows of T"""
+
+    @property
+    def rows(self) -> Rows:
+        """Its tokens, without what attention needs."""
+        return Rows(self.token_ids, self.positions, self.slots)

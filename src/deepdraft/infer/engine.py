@@ -15,6 +15,8 @@ from dataclasses import asdict
 import torch
 
 from deepdraft.infer.commit import Committed, commit
+from deepdraft.infer.control.decision import Decision
+from deepdraft.infer.drafters.deferred import DeferredDrafter
 from deepdraft.infer.drafters.drafter import Drafter
 from deepdraft.infer.engine_stats import EngineCounts, EngineStats
 from deepdraft.infer.errors import InvalidRequest, LawBroken
@@ -70,12 +72,15 @@ class Engine:
             self._ledger, chunk_len=settings.chunk_len, max_running_requests=settings.max_running_requests
         )
         attention = attention_backend(settings.attention_backend, device)
-        self._runner = Runner(model, self.pool, attention, drafter)
+        self._drafter = DeferredDrafter(drafter) if drafter else None
+        self._runner = Runner(model, self.pool, attention, self._drafter)
         self._speculator: Speculator | None = None
         self._simulated_len: float | None = None
-        if drafter:
+        if self._drafter:
             chosen = speculation or SpeculationSettings()
-            self._speculator = Speculator(drafter, chosen, ledger=self._ledger, pool=self.pool, attention=attention)
+            self._speculator = Speculator(
+                self._drafter, chosen, ledger=self._ledger, pool=self.pool, attention=attention
+            )
             self._simulated_len = chosen.simulate_acceptance_len
         self._sequences: dict[str, Sequence] = {}
         self._aborted: list[Output] = []
@@ -98,6 +103,8 @@ class Engine:
         if sequence is None:
             return False
         self._drop(sequence)
+        if self._speculator:
+            self._speculator.forget(sequence)
         self._counts.num_aborted_total += 1
         self._aborted.append(_output(sequence, Committed(num_tokens=0, text="", finish_reason="abort"), None))
         return True
@@ -115,6 +122,8 @@ class Engine:
         schedule = self._scheduler.schedule()
         if schedule is not None:
             outputs += self._run(schedule, started_s)
+        if self._drafter and not self._sequences:
+            self._drafter.settle(self.pool)  # nothing waits where nothing runs
         if self.settings.defragment:
             self._defragment()
         if self.settings.is_checked:
@@ -210,11 +219,16 @@ class Engine:
             num_first_tokens=num_committed if is_prefill else 0,
             num_preemptions=schedule.num_preemptions,
             rounds=tuple(each for each in verified if each),
+            plain_decisions=_plain_decisions(drafted),
         )
         self.steps.add(record)
         self._counts.num_preemptions_total += schedule.num_preemptions
         if self._speculator and not is_prefill:
             _share(record, drafted, verified)
+            self._speculator.observe(drafted, chosen, record.seconds)
+            for part, tokens in zip(drafted.parts, committed, strict=True):
+                if tokens.finish_reason is not None:
+                    self._speculator.forget(part.sequence)
         return list(map(_output, sampling, committed, chosen))
 
     def _draft(self, schedule: Schedule) -> Drafted:
@@ -251,6 +265,8 @@ class Engine:
 
     def _defragment(self) -> None:
         started_s = time.monotonic()
+        if self._drafter:
+            self._drafter.settle(self.pool)
         num_moved = 0
         for sequence in self._scheduler.running:
             num_moved += self._ledger.defragment(sequence, DEFRAGMENT_MAX_PAGES - num_moved)
@@ -264,9 +280,16 @@ class Engine:
 
 def _share(record: StepRecord, drafted: Drafted, verified: tuple[Round | None, ...]) -> None:
     """Tell each request of a decode or verify step its part of it."""
-    for part, its_round in zip(drafted.parts, verified, strict=True):
+    for part, its_round, decision in zip(drafted.parts, verified, drafted.decisions, strict=True):
         before = part.sequence.speculation or RequestSpeculation()
-        part.sequence.speculation = speculation_after(before, record, len(part.token_ids), its_round)
+        part.sequence.speculation = speculation_after(before, record, len(part.token_ids), its_round, decision)
+
+
+def _plain_decisions(drafted: Drafted) -> tuple[Decision, ...]:
+    """Of the parts that were asked for drafts, or could have been, and have none."""
+    if drafted.plan is None:
+        return ()
+    return tuple(decision for decision, tree in zip(drafted.decisions, drafted.trees, strict=True) if tree is None)
 
 
 def _output(sequence: Sequence, committed: Committed, chosen: Chosen | None) -> Output:

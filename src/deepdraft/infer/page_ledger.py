@@ -6,6 +6,7 @@ for as long as the sequence runs), the rest are its own. `publish` turns own pag
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 
 from deepdraft.cost.kv import num_pages
@@ -56,7 +57,8 @@ class PageLedger:
             self._unlock(sequence)
             return False
         self._evict_for(missing)
-        table.pages = [*shared, *self._pool.allocate(missing, after=shared[-1] if shared else None)]
+        table.pages = array("i", shared)
+        table.pages.extend(self._pool.allocate(missing, after=shared[-1] if shared else None))
         table.num_tokens = len(shared) * table.page_size
         sequence.num_shared_pages = len(shared)
         if sequence.num_cached_tokens is None:
@@ -71,7 +73,7 @@ class PageLedger:
             return False
         if missing:
             self._evict_for(missing)
-            table.pages += self._pool.allocate(missing, after=table.pages[-1] if table.pages else None)
+            table.pages.extend(self._pool.allocate(missing, after=table.pages[-1] if table.pages else None))
         return True
 
     def stretch(self, sequence: Sequence, num_tokens: int) -> int:
@@ -103,7 +105,7 @@ class PageLedger:
         source = table.pages[first:stop]
         self._pool.move_pages(source, target)
         self._pool.free(source)
-        table.pages[first:stop] = target
+        table.pages[first:stop] = array("i", target)
         return len(target)
 
     def publish(self, sequence: Sequence) -> None:
@@ -120,7 +122,7 @@ class PageLedger:
         num_known = inserted.num_cached_before // table.page_size
         duplicates = table.pages[sequence.num_shared_pages : num_known]
         if duplicates:
-            table.pages[:num_full] = self._radix.match(token_ids).pages
+            table.pages[:num_full] = array("i", self._radix.match(token_ids).pages)
             self._pool.free(duplicates)
         sequence.node, sequence.num_shared_pages = inserted.node, num_full
 
@@ -129,7 +131,7 @@ class PageLedger:
         table = sequence.page_table
         self._pool.free(table.pages[sequence.num_shared_pages :])
         self._unlock(sequence)
-        table.pages, table.num_tokens, sequence.num_shared_pages = [], 0, 0
+        table.pages, table.num_tokens, sequence.num_shared_pages = array("i"), 0, 0
 
     def clear(self) -> bool:
         """Empty the radix cache; False, and nothing happens, while a sequence uses it."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from deepdraft.infer.control.decision import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,26 @@ class RequestSpeculation:
     """Of moving accepted rows together."""
     other_s: float = 0.0
     """Of scheduling, sampling, committing and what lies between."""
+    rounds_by_reason: Mapping[Reason, int] = field(default_factory=dict)
+    """Rounds by why they were made."""
+    plain_steps_by_reason: Mapping[Reason, int] = field(default_factory=dict)
+    """Its other steps since the first token, by why nothing was drafted or verified."""
+    num_weighed_steps: int = 0
+    """Steps, of both kinds, at which drafting was weighed against plain decoding."""
+    break_even_len_sum: float = 0.0
+    """Over these: tokens that a round would have had to commit to be as fast as plain steps."""
+    expected_len_sum: float = 0.0
+    """And that it was expected to commit."""
+
+    @property
+    def break_even_len(self) -> float | None:
+        """Tokens a round would have had to commit, on average over the steps where that was weighed; None: never."""
+        return self.break_even_len_sum / self.num_weighed_steps if self.num_weighed_steps else None
+
+    @property
+    def expected_len(self) -> float | None:
+        """And was expected to."""
+        return self.expected_len_sum / self.num_weighed_steps if self.num_weighed_steps else None
 
     @property
     def num_accepted_tokens(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepdraft.errors import UsageError
+from deepdraft.infer.control.decision import SPECULATION_MODES, SpeculationMode
 
 DEFAULT_PAGE_SIZE = 16
 """Tokens a page. Small pages share more of a prefix and waste less (half a page a request), large ones make shorter
@@ -68,10 +69,13 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculationSettings:
-    """How a drafter's proposals become trees. Output doesn't depend on it, unless acceptance is simulated."""
+    """When a drafter drafts, and how its proposals become trees. Output doesn't depend on it, unless acceptance is
+    simulated."""
 
+    mode: SpeculationMode = "always"
+    """auto: where it pays. `deepdraft serve` takes auto, unless acceptance is simulated."""
     tree_budget: int = DEFAULT_TREE_BUDGET
-    """Nodes of a tree, the root not counted."""
+    """Nodes of a tree at most, the root not counted; in auto as many of them are verified as are worth it."""
     tree_top_k: int = DEFAULT_TREE_TOP_K
     """Candidates of each depth; 1: a chain."""
     is_spine_first: bool = False
@@ -83,6 +87,8 @@ class SpeculationSettings:
     def __post_init__(self) -> None:
         """Raises UsageError for numbers out of range. Whether the simulated length can be reached depends on the
         drafter: `speculation.Speculator` checks that."""
+        if self.mode not in SPECULATION_MODES:
+            raise UsageError(f"--speculation {self.mode}: not one of {', '.join(SPECULATION_MODES)}")
         for name in ("tree_budget", "tree_top_k"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be 1 or more: {getattr(self, name)}")

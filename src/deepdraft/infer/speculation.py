@@ -1,21 +1,31 @@
 """Which decoding requests draft in a step, and their trees. What the target makes of them is `verification`'s.
 
-Every request with use and room for drafts gets a tree, and its decode row becomes a part to verify: the drafts behind
-the bonus token, the tree's mask and depths (a chain needs neither), the logits of all rows.
+Who of those with use for drafts is to draft says `control.policy`. It gets a tree, built once with the full budget
+and cut to the first nodes that are worth their rows (the first b nodes of a tree are the tree of budget b), and its
+decode row becomes a part to verify: the drafts behind the bonus token, the tree's mask and depths (a chain needs
+neither), the logits of all rows. A tree of which nothing is worth it is dropped.
 
 Nobody is preempted for drafts. Room for them is what is free or evictable; where that is short the tree is smaller,
 or there is none; and after the step `PageLedger.trim` takes it back.
 
-Where acceptance is simulated the trees are spine first, so that the chain that is to be accepted is there.
+Where acceptance is simulated the trees are spine first, so that the chain that is to be accepted is there; the policy
+is told how likely it was made, and learns nothing of what comes of it.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 
 from deepdraft.errors import UsageError
+from deepdraft.infer.control.acceptance import Drafts
+from deepdraft.infer.control.decision import Decision
+from deepdraft.infer.control.plan import Decoding, Outcome, Plan
+from deepdraft.infer.control.policy import Policy
 from deepdraft.infer.drafters.drafter import Drafter, DraftRequest
 from deepdraft.infer.kernels.attention import AttentionBackend
 from deepdraft.infer.kv.pool import PagePool
@@ -25,7 +35,7 @@ from deepdraft.infer.settings import SpeculationSettings
 from deepdraft.infer.tree.build import build_tree
 from deepdraft.infer.tree.draft_tree import DraftTree
 from deepdraft.infer.tree.marginals import Marginals
-from deepdraft.infer.verification import Drafted
+from deepdraft.infer.verification import Chosen, Drafted
 
 
 class Speculator:
@@ -53,11 +63,21 @@ class Speculator:
         self._ledger = ledger
         self._pool = pool
         self._attention = attention
+        self.policy = Policy(
+            settings.mode,
+            draft_len=drafter.draft_len,
+            tree_budget=settings.tree_budget,
+            min_nodes=max(1, math.ceil((settings.simulate_acceptance_len or 1) - 1)),
+        )
 
     def draft(self, parts: tuple[Part, ...]) -> Drafted:
-        """The decode parts of a step with trees, where there is use and room for them."""
+        """The decode parts of a step with trees, where that pays and there is use and room for them."""
         started_s = time.monotonic()
-        budgets = {part.sequence: budget for part in parts if (budget := self._budget(part.sequence))}
+        plan = self.policy.plan([_decoding(part) for part in parts])
+        if not any(plan.drafting):
+            return _left_off(parts, plan, time.monotonic() - started_s)
+        asked = [part.sequence for part, is_asked in zip(parts, plan.drafting, strict=True) if is_asked]
+        budgets = {sequence: budget for sequence in asked if (budget := self._budget(sequence))}
         requests = [self._request(sequence) for sequence in budgets]
         with_room_s = time.monotonic()
         proposed = self._propose(requests) if requests else ()
@@ -66,30 +86,67 @@ class Speculator:
             sequence: self._tree(request, candidates, budget)
             for (sequence, budget), request, candidates in zip(budgets.items(), requests, proposed, strict=True)
         }
-        found = tuple(trees.get(part.sequence) for part in parts)
-        verified = tuple(_to_verify(part, tree) if tree else part for part, tree in zip(parts, found, strict=True))
+        built = [trees.get(part.sequence) for part in parts]
+        drafts = tuple(
+            self._drafts(part.sequence, tree) if tree else None for part, tree in zip(parts, built, strict=True)
+        )
+        nodes = self.policy.num_nodes(plan, drafts)
+        cut = tuple(
+            tree.prefix(number) if tree and number else None for tree, number in zip(built, nodes, strict=True)
+        )
+        verified = tuple(_to_verify(part, tree) if tree else part for part, tree in zip(parts, cut, strict=True))
         draft_s = proposed_s - with_room_s
-        return Drafted(parts=verified, trees=found, draft_s=draft_s, build_s=time.monotonic() - started_s - draft_s)
+        return Drafted(
+            parts=verified,
+            trees=cut,
+            draft_s=draft_s,
+            build_s=time.monotonic() - started_s - draft_s,
+            plan=plan,
+            drafts=drafts,
+            decisions=tuple(map(_decision, plan.decisions, plan.drafting, drafts, nodes)),
+        )
+
+    def observe(self, drafted: Drafted, chosen: Iterable[Chosen], seconds: float) -> None:
+        """What came of a step that `draft` began, which took so long in all."""
+        if drafted.plan is None:
+            return
+        outcomes = [
+            Outcome(drafts=drafts, num_nodes=tree.num_nodes if tree else 0, accepted_len=len(tokens.path) - 1)
+            for drafts, tree, tokens in zip(drafted.drafts, drafted.trees, chosen, strict=True)
+        ]
+        self.policy.observe(drafted.plan, outcomes, seconds=seconds, draft_s=drafted.draft_s + drafted.build_s)
+
+    def forget(self, sequence: Sequence) -> None:
+        """The request ended, after `observe` of its last step."""
+        self.policy.forget(sequence.request.request_id)
 
     def _propose(self, requests: list[DraftRequest]) -> tuple[Marginals, ...]:
         with torch.inference_mode():
             return self._drafter.draft(requests, self._pool, self._attention, top_k=self._settings.tree_top_k)
 
-    def _tree(self, request: DraftRequest, candidates: Marginals, budget: int) -> DraftTree | None:
+    def _tree(self, request: DraftRequest, candidates: Marginals, budget: int) -> DraftTree:
         settings = self._settings
-        tree = build_tree(
+        return build_tree(
             request.token_ids[-1],
             candidates,
             budget=budget,
             is_spine_first=settings.is_spine_first or settings.simulate_acceptance_len is not None,
             max_depth=request.max_draft_len,
         )
-        return tree if tree.num_nodes else None
+
+    def _drafts(self, sequence: Sequence, tree: DraftTree) -> Drafts:
+        """The tree as the policy sees it."""
+        simulated_len = self._settings.simulate_acceptance_len
+        is_cut = sequence.max_draft_len < self._drafter.draft_len
+        if simulated_len is None:
+            probs = [math.exp(score) for score in tree.log_probs[1:]]
+            return Drafts(path_probs=probs, depths=tree.depths[1:], is_cut=is_cut)
+        spine = [node == depth for node, depth in enumerate(tree.depths)]
+        probs = [min(1.0, max(0.0, simulated_len - depth)) * on for depth, on in zip(tree.depths, spine, strict=True)]
+        return Drafts(path_probs=probs[1:], depths=tree.depths[1:], is_cut=is_cut, is_simulated=True)
 
     def _budget(self, sequence: Sequence) -> int:
-        """Nodes its tree may have; 0: it decodes plainly. Its pages have room for them and for the drafter's rows."""
-        if sequence.max_draft_len < 1:
-            return 0
+        """Nodes its tree may have; 0: none. Its pages have room for them and for the drafter's rows."""
         start, scratch_len = sequence.page_table.num_tokens, self._drafter.scratch_len
         wanted = max(1 + self._settings.tree_budget, scratch_len)
         num_rows = self._ledger.stretch(sequence, start + wanted) - start
@@ -103,6 +160,28 @@ class Speculator:
             temperature=sequence.request.sampling.temperature,
             seed=sequence.seed,
         )
+
+
+def _left_off(parts: tuple[Part, ...], plan: Plan, seconds: float) -> Drafted:
+    """Where nobody drafts; `seconds` went into deciding that."""
+    nothing = (None,) * len(parts)
+    return Drafted(parts=parts, trees=nothing, build_s=seconds, plan=plan, drafts=nothing, decisions=plan.decisions)
+
+
+def _decoding(part: Part) -> Decoding:
+    sequence = part.sequence
+    return Decoding(
+        request_id=sequence.request.request_id, context_len=part.start, can_draft=sequence.max_draft_len >= 1
+    )
+
+
+def _decision(decided: Decision, is_asked: bool, drafts: Drafts | None, num_nodes: int) -> Decision:
+    """What came of what was decided."""
+    if not is_asked or num_nodes:
+        return decided
+    if drafts is None:
+        return replace(decided, reason="no_room")
+    return replace(decided, reason="too_unlikely" if drafts.path_probs else "nothing_drafted")
 
 
 def _to_verify(part: Part, tree: DraftTree) -> Part:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
+from deepdraft.infer.control.decision import Decision, Reason
 from deepdraft.infer.errors import LawBroken
 from deepdraft.infer.request import RequestSpeculation
 
@@ -27,7 +28,7 @@ class Round:
     context_len: int
     """Tokens in its KV cache before the step."""
     num_nodes: int
-    """Of its tree, the root not counted: 1 or more."""
+    """Of its tree, the root not counted: 1 or more, as many as were verified."""
     draft_depth: int
     """Of the deepest node."""
     accepted_len: int
@@ -36,6 +37,10 @@ class Round:
     """Tokens appended: accepted_len + 1, or fewer where one of them ended the request."""
     is_simulated: bool = False
     """The path was dictated by `--simulate-acceptance-len`, not by the target."""
+    num_built_nodes: int | None = None
+    """Of the tree as it was built; what it has more than `num_nodes` wasn't worth verifying. None: not said."""
+    decision: Decision | None = None
+    """Why it was made; None: not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +71,13 @@ class StepRecord:
     draft_s: float = 0.0
     """The drafter: its own pass, and taking in what the target's pass computed (after prefill too)."""
     build_s: float = 0.0
-    """Making room for trees and building them."""
+    """Deciding who drafts, making room for trees, building and cutting them."""
     compact_s: float = 0.0
     """Moving accepted rows together."""
     rounds: tuple[Round, ...] = ()
     """Of the requests with drafts in this step: all of a verify step's, but those that only decode beside them."""
+    plain_decisions: tuple[Decision, ...] = ()
+    """Of the others, in a decode or verify step of an engine with a drafter: why they were decoded plainly."""
 
     @property
     def other_s(self) -> float:
@@ -107,9 +114,13 @@ class Laps:
 
 
 def speculation_after(
-    speculation: RequestSpeculation, record: StepRecord, num_rows: int, verified: Round | None
+    speculation: RequestSpeculation,
+    record: StepRecord,
+    num_rows: int,
+    verified: Round | None,
+    decision: Decision | None = None,
 ) -> RequestSpeculation:
-    """One decode or verify step more, of which the request had `num_rows`; None: it had no drafts in it."""
+    """One decode or verify step more, of which the request had `num_rows`; verified None: it had no drafts in it."""
     share = num_rows / record.num_tokens
     timed = replace(
         speculation,
@@ -119,6 +130,8 @@ def speculation_after(
         compact_s=speculation.compact_s + share * record.compact_s,
         other_s=speculation.other_s + share * record.other_s,
     )
+    if decision is not None:
+        timed = _decided(timed, decision, is_round=verified is not None)
     if verified is None:
         return timed
     counts = list(timed.accepted_len_histogram)
@@ -159,6 +172,9 @@ class StepTotals:
     """Rounds by accepted_len."""
     draft_depth_histogram: Counter[int] = field(default_factory=Counter)
     """Rounds by the depth of their deepest node."""
+    rounds_by_reason: Counter[Reason] = field(default_factory=Counter)
+    plain_by_reason: Counter[Reason] = field(default_factory=Counter)
+    """Requests that had no drafts in a step, by why; empty without a drafter."""
 
     def add(self, record: StepRecord) -> None:
         """Count one step."""
@@ -174,6 +190,7 @@ class StepTotals:
         self.compact_s += record.compact_s
         for verified in record.rounds:
             self._add_round(verified)
+        self.plain_by_reason.update(decision.reason for decision in record.plain_decisions)
 
     @property
     def num_accepted_tokens(self) -> int:
@@ -198,11 +215,21 @@ class StepTotals:
             raise LawBroken(f"{kind} steps committed {self.num_committed_tokens} tokens, {num_due} were due")
         if kind != "verify" and self.num_rounds:
             raise LawBroken(f"{self.num_rounds} rounds of {kind} steps")
+        self._check_reasons(kind, num_plain)
         num_dropped = self.num_accepted_tokens + self.num_rounds - self.num_round_tokens
         if num_dropped < self.num_truncated_rounds or (num_dropped and not self.num_truncated_rounds):
             raise LawBroken(
                 f"{self.num_rounds} rounds accepted {self.num_accepted_tokens} drafts and committed "
                 f"{self.num_round_tokens} tokens, {self.num_truncated_rounds} were truncated"
+            )
+
+    def _check_reasons(self, kind: StepKind, num_plain: int) -> None:
+        """Where reasons are told, each request of each step has one."""
+        told = self.plain_by_reason.total() + self.rounds_by_reason.total()
+        if told and (self.plain_by_reason.total(), self.rounds_by_reason.total()) != (num_plain, self.num_rounds):
+            raise LawBroken(
+                f"{kind} steps tell why of {self.plain_by_reason.total()} plain requests and "
+                f"{self.rounds_by_reason.total()} rounds, there were {num_plain} and {self.num_rounds}"
             )
 
     def _add_round(self, verified: Round) -> None:
@@ -213,6 +240,8 @@ class StepTotals:
         self.num_simulated_rounds += verified.is_simulated
         self.accepted_len_histogram[verified.accepted_len] += 1
         self.draft_depth_histogram[verified.draft_depth] += 1
+        if verified.decision is not None:
+            self.rounds_by_reason[verified.decision.reason] += 1
 
 
 @dataclass(slots=True)
@@ -244,6 +273,23 @@ class StepLog:
 
     def __getitem__(self, index: int) -> StepRecord:
         return self._records[index]
+
+
+def _decided(speculation: RequestSpeculation, decision: Decision, *, is_round: bool) -> RequestSpeculation:
+    by_reason = speculation.rounds_by_reason if is_round else speculation.plain_steps_by_reason
+    counts = {**by_reason, decision.reason: by_reason.get(decision.reason, 0) + 1}
+    if is_round:
+        counted = replace(speculation, rounds_by_reason=counts)
+    else:
+        counted = replace(speculation, plain_steps_by_reason=counts)
+    if decision.break_even_len is None or decision.expected_len is None:
+        return counted
+    return replace(
+        counted,
+        num_weighed_steps=speculation.num_weighed_steps + 1,
+        break_even_len_sum=speculation.break_even_len_sum + decision.break_even_len,
+        expected_len_sum=speculation.expected_len_sum + decision.expected_len,
+    )
 
 
 def _num_reaching(histogram: Counter[int]) -> tuple[int, ...]:

@@ -23,6 +23,9 @@ import torch
 from torch import Tensor
 
 from deepdraft.infer.commit import Committed
+from deepdraft.infer.control.acceptance import Drafts
+from deepdraft.infer.control.decision import Decision
+from deepdraft.infer.control.plan import Plan
 from deepdraft.infer.kv.pool import PagePool
 from deepdraft.infer.request import TokenLogprob
 from deepdraft.infer.sampler import Sampled, SamplingRow, sample
@@ -42,6 +45,12 @@ class Drafted:
     trees: tuple[DraftTree | None, ...]
     draft_s: float = 0.0
     build_s: float = 0.0
+    plan: Plan | None = None
+    """Who was to draft; None: nobody was asked, since these are no decode parts or there is no drafter."""
+    drafts: tuple[Drafts | None, ...] = ()
+    """With a plan, each part's tree as it was built, before it was cut; None: it wasn't asked, or had no room."""
+    decisions: tuple[Decision, ...] = ()
+    """With a plan, what came of it for each part."""
 
     @property
     def has_trees(self) -> bool:
@@ -129,11 +138,22 @@ def rounds(
             accepted_len=len(tokens.path) - 1,
             committed_len=appended.num_tokens,
             is_simulated=is_simulated,
+            num_built_nodes=len(drafts.path_probs) if drafts else None,
+            decision=decision,
         )
         if tree
         else None
-        for tree, context_len, tokens, appended in zip(drafted.trees, context_lens, chosen, committed, strict=True)
+        for tree, drafts, decision, context_len, tokens, appended in zip(
+            drafted.trees, *_decided(drafted), context_lens, chosen, committed, strict=True
+        )
     )
+
+
+def _decided(drafted: Drafted) -> tuple[Iterable[Drafts | None], Iterable[Decision | None]]:
+    if drafted.plan is None:
+        nothing = (None,) * len(drafted.parts)
+        return nothing, nothing
+    return drafted.drafts, drafted.decisions
 
 
 def _walked(sequence: Sequence, tree: DraftTree, logits: Tensor) -> Chosen:

@@ -20,7 +20,7 @@ from deepdraft.records.line import (
 from deepdraft.records.reported import Reported, ReportedFigure, Source
 from deepdraft.records.run import Run
 from deepdraft.records.schema_version import SCHEMA_VERSION
-from deepdraft.records.server import Acceptance, ServerReading, StepParts
+from deepdraft.records.server import Acceptance, DraftDecisions, ServerReading, StepParts
 from deepdraft.records.spec import Limits, SweepSpec
 from deepdraft.records.trace import EventLog, RequestTrace, Usage
 
@@ -29,6 +29,7 @@ __all__ = [
     "Acceptance",
     "Capabilities",
     "ColdStep",
+    "DraftDecisions",
     "End",
     "EventLog",
     "Failure",

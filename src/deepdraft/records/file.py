@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from deepdraft.errors import DiskFull, ResultsError
+from deepdraft.records.component import ComponentHeader, ComponentLine
+from deepdraft.records.component_file import KIND as COMPONENT_KIND
 from deepdraft.records.line import (
     End,
     Header,
@@ -26,7 +27,7 @@ from deepdraft.records.line import (
 )
 from deepdraft.records.reported import Reported
 from deepdraft.records.run import Run
-from deepdraft.records.schema_version import SCHEMA_VERSION
+from deepdraft.records.stored_line import first_kind, read_content, stamp_decoder, stored_records
 
 _TYPE = {
     "header": Header,
@@ -39,15 +40,6 @@ _TYPE = {
 }
 
 
-@dataclass(frozen=True)
-class _Stamp:
-    kind: str
-    schema_version: int
-
-
-_stamp_decoder = msgspec.json.Decoder(_Stamp)
-
-
 class ResultsWriter:
     """Appends lines to a results file; each `append` is on the disk when it returns."""
 
@@ -56,7 +48,7 @@ class ResultsWriter:
         self._descriptor = descriptor
 
     @classmethod
-    def create(cls, path: Path, header: Header) -> ResultsWriter:
+    def create(cls, path: Path, header: Header | ComponentHeader) -> ResultsWriter:
         """Begin a new file. Raises ResultsError when it exists already or can't be made."""
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
@@ -91,7 +83,7 @@ class ResultsWriter:
         repair = _cut_torn_tail(descriptor, path)
         return cls(path, descriptor), repair
 
-    def append(self, *lines: Line) -> None:
+    def append(self, *lines: Line | ComponentLine) -> None:
         """Write the lines in one go and wait until the disk has them.
 
         Raises DiskFull when there is no room (the file is cut back to whole lines), ResultsError for other faults.
@@ -148,7 +140,7 @@ def _cut_torn_tail(descriptor: int, path: Path) -> str | None:
     last = content[content.rfind(b"\n", 0, keep - 1) + 1 : keep] if keep else b""
     if last:  # a whole line may still be garbage, when the machine went down while the disk was writing
         try:
-            _stamp_decoder.decode(last)
+            stamp_decoder.decode(last)
         except msgspec.MsgspecError:
             keep -= len(last)
     if keep == len(content):
@@ -160,32 +152,15 @@ def _cut_torn_tail(descriptor: int, path: Path) -> str | None:
 def read_run(path: Path) -> Run:
     """Read a results file. Bad lines are left out and named in `damage`.
 
-    Raises ResultsError when the file can't be read, is empty, is not ours, or was written by a newer Deepdraft.
+    Raises ResultsError when the file can't be read, is empty, is not ours, holds a component's results, or was
+    written by a newer Deepdraft.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ResultsError(f"can't read {path}: {error.strerror}") from None
-    if not content.strip():
-        raise ResultsError(f"{path} is empty: nothing was measured")
-    lines = content.split(b"\n")
-    records: list[Line] = []
-    damage: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(_record(line))
-        except _Newer as newer:
-            raise ResultsError(
-                f"{path} was written by a newer Deepdraft (schema {newer.version}; this one reads {SCHEMA_VERSION})",
-                hint="upgrade deepdraft",
-            ) from None
-        except msgspec.MsgspecError as error:
-            where = "the last line is torn" if number == len(lines) else f"line {number} can't be read"
-            damage.append(f"{where} ({len(line)} bytes): {error}")
-            if number == 1 and not line.lstrip().startswith(b'{"kind":"header"'):
-                break
+    content = read_content(path)
+    if first_kind(content) == COMPONENT_KIND:
+        raise ResultsError(
+            f"{path} holds a component's results, not a sweep", hint="`deepdraft show` and `compare` read it"
+        )
+    records, damage = stored_records(path, content, _TYPE)
     if not records or not isinstance(records[0], Header):
         raise ResultsError(
             f"{path} is not a Deepdraft results file" + (f": {damage[0]}" if damage else ""),
@@ -201,18 +176,3 @@ def read_run(path: Path) -> Run:
         ends=tuple(r for r in records if isinstance(r, End)),
         damage=tuple(damage),
     )
-
-
-class _Newer(Exception):
-    def __init__(self, version: int) -> None:
-        self.version = version
-
-
-def _record(line: bytes) -> Line:
-    stamp = _stamp_decoder.decode(line)
-    if stamp.schema_version > SCHEMA_VERSION:
-        raise _Newer(stamp.schema_version)
-    record_type = _TYPE.get(stamp.kind)
-    if record_type is None:
-        raise msgspec.ValidationError(f"unknown kind {stamp.kind!r}")
-    return msgspec.json.decode(line, type=record_type)

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
+from deepdraft.records.component import ComponentCase, ComponentHeader
 from deepdraft.records.line import End, Header, Measurement, Note, Refusal, Trial
 from deepdraft.records.reported import Reported
 from deepdraft.records.schema_version import SCHEMA_VERSION
 
-LINE_TYPES = (Header, Measurement, Trial, Reported, Refusal, Note, End)
+LINE_TYPES = (Header, Measurement, Trial, Reported, Refusal, Note, End, ComponentHeader, ComponentCase)
 
 
 def results_schema() -> dict[str, Any]:

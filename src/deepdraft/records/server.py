@@ -46,6 +46,22 @@ class StepParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DraftDecisions:
+    """Why a server that decides step by step whether to draft did so or not, for one request. Reasons are the
+    server's words."""
+
+    rounds_by_reason: dict[str, int] = field(default_factory=dict)
+    """Verify steps."""
+    plain_steps_by_reason: dict[str, int] = field(default_factory=dict)
+    """Steps without a draft, or with one that wasn't verified."""
+    break_even_len: float | None = None
+    """Tokens a verify step would have had to commit to be as fast as plain steps, by the server's own costs: its mean
+    over the steps at which it weighed that."""
+    expected_len: float | None = None
+    """And that the server expected one to commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
     """Speculation's counts for one request (or for one trial, where the source can't tell requests apart).
 
@@ -72,5 +88,7 @@ class Acceptance:
     """Whether the server made these lengths up instead of comparing drafts (a benchmarking mode); None: not said."""
     parts: StepParts | None = None
     """Where the time of the verify steps went, where the server tells."""
+    decisions: DraftDecisions | None = None
+    """Why it drafted or didn't, where the server tells."""
     doubt: str | None = None
     """Why the figure may be off; None when nothing is known against it."""

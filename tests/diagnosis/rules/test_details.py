@@ -12,7 +12,7 @@ from deepdraft.diagnosis.acceptance import standard_error
 from deepdraft.diagnosis.curve import GuardedPoint
 from deepdraft.diagnosis.facts import Facts
 from deepdraft.metrics import points_of
-from deepdraft.records import Acceptance, Run
+from deepdraft.records import Acceptance, DraftDecisions, Run
 
 
 def fault(code, **changes):
@@ -114,6 +114,39 @@ def test_a_contradiction_is_no_statement_of_acceptance():
 def test_the_larger_draft_is_the_one_at_fault():
     (tree, chain), _ = FAULTY["D215"]()
     assert "D215" in found(tree, chain) and "D215" not in found(chain, tree)
+
+
+def test_why_drafting_was_off_is_said_in_words():
+    finding = fault("D216")
+    assert "94 % of the steps plainly (88 % below break-even, 6.2 % to learn what a step costs)" in finding.summary
+    assert "to commit 5.1 tokens to break even, 2.75 were expected, " in finding.summary
+    assert "--speculation always" in finding.remedy
+
+
+def test_few_rounds_of_a_server_that_left_drafting_off_are_no_finding_of_their_own() -> None:
+    (run,), _ = FAULTY["D208"]()
+    assert "D208" in found(run)
+    decisions = DraftDecisions(rounds_by_reason={"probe": 2}, plain_steps_by_reason={"below_break_even": 60})
+    off = [replace(each, acceptance=replace(each.acceptance, decisions=decisions)) for each in run.measurements]
+    assert {"D208", "D216"} & set(found(replace(run, measurements=tuple(off)))) == {"D216"}
+
+
+def test_drafting_that_is_hardly_ever_off_is_no_finding():
+    (run,), _ = FAULTY["D216"]()
+    decisions = DraftDecisions(rounds_by_reason={"pays": 19}, plain_steps_by_reason={"learning": 1})
+    mostly_on = [replace(each, acceptance=replace(each.acceptance, decisions=decisions)) for each in run.measurements]
+    assert "D216" not in found(replace(run, measurements=tuple(mostly_on)))
+    decisions = DraftDecisions(plain_steps_by_reason={"never": 20})
+    never = [
+        replace(each, acceptance=Acceptance(source="s", num_steps=0, num_accepted_tokens=0, decisions=decisions))
+        for each in run.measurements
+    ]
+    (evidence, *_) = found(replace(run, measurements=tuple(never)))["D216"].evidence
+    assert evidence.value == "100 %"
+    assert (
+        "switched off by its flag): no verify step was made"
+        in found(replace(run, measurements=tuple(never)))["D216"].summary
+    )
 
 
 def test_out_of_memory_in_a_prefill_is_told_with_its_words():

@@ -13,7 +13,7 @@ from deepdraft.diagnosis.rules import RULES, Rule
 SEVERITIES = {
     "D101": "error", "D102": "error", "D103": "info", "D104": "info", "D109": "info",
     "D201": "error", "D202": "error", "D203": "error", "D204": "info", "D205": "error", "D206": "error",
-    "D207": "error",
+    "D207": "error", "D216": "info",
     "D306": "unknown", "D309": "unknown",
 }  # fmt: skip
 KNOWN = Facts(model=kimi(), device=DEVICE, tp_size=8, reserve_bytes=20e9)

@@ -170,7 +170,7 @@ class Drafting:
         tapped = self.drafter.tapped_layers
         taps = self.target.forward(batch, self.pool, self.attention, tapped_layers=tapped).taps
         assert taps is not None
-        self.drafter.absorb(batch, taps, self.pool)
+        self.drafter.absorb(batch.rows, taps, self.pool)
         if depths is None:
             for table, (start, length) in zip(tables, spans.values(), strict=True):
                 table.num_tokens = start + length

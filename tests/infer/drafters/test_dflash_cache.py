@@ -11,8 +11,7 @@ from drafting_case import DrafterFolder, Drafting, random_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepdraft.infer.batch import Batch
-from deepdraft.infer.kernels.plan import AttentionPlan
+from deepdraft.infer.batch import Rows
 from deepdraft.infer.layers.rope import adjacent_pairs
 
 FORMS = ["latent", "grouped"]
@@ -80,10 +79,9 @@ def test_features_missing_on_a_hit_would_be_seen(drafting_of: DraftingOf) -> Non
 
 def test_absorbing_without_features_is_refused(drafting_of: DraftingOf) -> None:
     drafting = drafting_of()
-    plan = AttentionPlan.of(page_size=4, query_lens=[1], kv_lens=[1], pages=[[0]])
     row = torch.tensor([0])
     with pytest.raises(ValueError, match=r"layers \(3, 0, 2\) were not tapped"):
-        drafting.drafter.absorb(Batch(row, row, row, plan, row), None, drafting.pool)
+        drafting.drafter.absorb(Rows(row, row, row), None, drafting.pool)
 
 
 def test_rounds_of_trees_leave_the_cache_of_a_fresh_prefill(drafting_of: DraftingOf, usual: DrafterFolder) -> None:

@@ -35,7 +35,8 @@ def test_the_listed_pages_hold_what_is_to_be_seen_once_and_in_order(
 
 def test_without_a_window_all_is_seen() -> None:
     table = PageTable(4, [7, 3, 9, 1], 9)
-    assert DraftWindow().seen(table, 2) == ([7, 3, 9], 11)
+    pages, num_tokens = DraftWindow().seen(table, 2)
+    assert (list(pages), num_tokens) == ([7, 3, 9], 11)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -84,7 +85,7 @@ def _attend_far(of: Case, num_slots_before: int) -> Attended:
     far[num_slots_before:] = keys
     layer = replace(of.layer, keys=far, values=far[..., : of.layer.values.shape[-1]])
     num_pages_before = num_slots_before // of.plan.page_size
-    pages = tuple(tuple(page + num_pages_before for page in listed) for listed in of.plan.pages)
+    pages = tuple(array("i", [page + num_pages_before for page in listed]) for listed in of.plan.pages)
     return _attend(replace(of, layer=layer, plan=replace(of.plan, pages=pages)), FINE)
 
 

@@ -194,10 +194,10 @@ def test_threads_follow_torchs_unless_a_number_is_given():
     before = torch.get_num_threads()
     of, backend = case([1], [3000]), NativeAttention()
     try:
-        for num_threads in (2, 1):
+        for num_threads in (2, 1, 2):
             torch.set_num_threads(num_threads)
             assert_close(of.attend(backend), of.truth(), 2e-5)
-            assert backend._threads.num_threads == num_threads
+        assert [(num, threads.num_threads) for num, threads in backend._threads.items()] == [(2, 2), (1, 1)]
     finally:
         torch.set_num_threads(before)
 

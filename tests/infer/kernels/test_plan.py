@@ -1,3 +1,5 @@
+from array import array
+
 import pytest
 import torch
 from attention_case import tree_mask
@@ -29,7 +31,24 @@ def test_the_last_page_holds_between_one_and_a_page_of_tokens(kv_len):
 
 
 def test_pages_beyond_the_cached_tokens_are_left_out():
-    assert plan_of(pages=[[7, 2, 9, 9], [4, 1]]).pages == ((7, 2), (4,))
+    assert [list(pages) for pages in plan_of(pages=[[7, 2, 9, 9], [4, 1]]).pages] == [[7, 2], [4]]
+
+
+@pytest.mark.parametrize("listed", [list, tuple, lambda pages: array("i", pages)])
+def test_pages_are_copied_whatever_holds_them(listed):
+    held = listed([7, 2])
+    plan = plan_of(pages=[held, [4]])
+    assert plan.pages[0] == array("i", [7, 2])
+    if not isinstance(held, tuple):
+        held[0] = 5
+        held.append(9)  # an array whose memory a tensor looked at could not grow
+    assert plan.kv_indices.tolist() == [7, 2, 4]
+    assert plan.page_tensor(0).tolist() == [7, 2] and plan.page_tensor(0).dtype == torch.int64
+
+
+def test_a_plan_of_nobody_lists_nothing():
+    plan = AttentionPlan.of(page_size=4, query_lens=[], kv_lens=[], pages=[])
+    assert plan.kv_indices.tolist() == [] and plan.kv_indptr.tolist() == [0] and plan.slots == ()
 
 
 def test_slots_are_the_tokens_places_in_order():

@@ -18,7 +18,7 @@ def test_auto_is_torch_where_it_was_not_and_one_line_says_why(monkeypatch):
     monkeypatch.setattr(select, "missing", lambda: "it was not built with the package")
     assert attention_backend(AUTO, CPU).name == "torch"
     assert fallback_notice(CPU) == (
-        "attention by torch, which is slower: no native back end, it was not built with the package "
+        "attention and feed-forward by torch, which is slower: no native library, it was not built with the package "
         "(python -m deepdraft.infer.kernels.native.build)"
     )
 

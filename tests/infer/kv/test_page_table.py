@@ -58,5 +58,5 @@ def test_as_many_pages_as_are_missing_and_no_more(page_size, num_pages, num_toke
 def test_tables_do_not_share_pages_by_default():
     one, other = PageTable(4), PageTable(4)
     one.pages.append(7)
-    assert other.pages == []
+    assert list(other.pages) == []
     assert other.num_tokens == 0

@@ -270,3 +270,18 @@ def test_whole_pages_are_moved_in_all_layers():
         assert torch.equal(pool.layer(index).keys[3:6], was[12:15])
         assert torch.equal(pool.layer(index).keys[12:15], was[0:3])
         assert torch.equal(pool.layer(index).keys[0:3], was[0:3])
+
+
+def test_a_scratch_page_is_never_given_away_and_never_counted() -> None:
+    pool = PagePool(KvLayout((GQA,), 4, torch.float32), 3, has_scratch_page=True)
+    assert pool.scratch_slot == 12
+    assert max(pool.allocate(3)) == 2 and pool.num_free_pages == 0
+    assert pool.num_bytes == 3 * pool.layout.bytes_per_page
+    pool.check()
+    pool.write(0, torch.tensor([pool.scratch_slot]), torch.ones(1, 2, 3), torch.ones(1, 2, 5))
+    with pytest.raises(IndexError):
+        pool.is_free(3)
+
+
+def test_a_pool_on_a_cpu_has_none() -> None:
+    assert PagePool(KvLayout((GQA,), 4, torch.float32), 3).scratch_slot is None

@@ -1,3 +1,4 @@
+from array import array
 from dataclasses import dataclass
 from random import Random
 
@@ -156,7 +157,7 @@ class Serving(RuleBasedStateMachine):
         self.model.lock(running.locked, -1)
         pages = self.cache.match(locked).pages
         self.model.match(locked)
-        running.table.pages[: len(pages)] = pages
+        running.table.pages[: len(pages)] = array("i", pages)
         running.node, running.locked = node, locked
 
     @precondition(lambda self: self.running)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from deepdraft.infer.config import MoeShape
+from deepdraft.infer.kernels.native_backend import missing
 from deepdraft.infer.layers.experts import Moe, Router
 from deepdraft.infer.layers.mlp import Mlp
 
@@ -145,6 +146,20 @@ def test_the_input_is_left_as_it_was() -> None:
         before = x.clone()
         moe(x)
         assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("has_shared", [False, True])
+@pytest.mark.parametrize("num_tokens", [0, 1, 17, 3000])
+def test_one_native_call_is_torchs_path_too(num_tokens: int, has_shared: bool) -> None:
+    """In float32 where the library was built; so many rows that they go to torch, and none, as well."""
+    made = moe_of(shape_of(num_groups=4, group_size=4, num_groups_per_tok=2), has_shared=has_shared)
+    router = Router(made.router.shape, made.router.weight.float(), made.router.selection_bias.float())
+    experts = tuple(Mlp(expert.gate_up.float(), expert.down.float()) for expert in made.experts)
+    shared = made.shared and Mlp(made.shared.gate_up.float(), made.shared.down.float())
+    moe = Moe(router, experts, shared)
+    assert (moe.native is None) == (missing() is not None)
+    x = torch.randn(num_tokens, HIDDEN, generator=torch.Generator().manual_seed(1))
+    assert torch.allclose(moe(x), moe.by_torch(x), rtol=1e-4, atol=1e-4)
 
 
 def test_routing_of_a_half_precision_model_is_in_float32() -> None:

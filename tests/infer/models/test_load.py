@@ -15,6 +15,7 @@ from torch import Tensor
 from deepdraft.errors import UsageError
 from deepdraft.infer.checkpoint.open import open_checkpoint
 from deepdraft.infer.errors import UnsupportedModel
+from deepdraft.infer.kernels.expanded import EXPANSION_PRICES, fewest_expanded_queries
 from deepdraft.infer.models.decoder import Decoder
 from deepdraft.infer.models.load import load_model
 
@@ -155,3 +156,15 @@ def test_a_model_nested_in_kimis_wrapper(pair_of: Any, tmp_path: Path, run_of: A
     (folder / "config.json").write_text(json.dumps({"model_type": "kimi_k25", "text_config": text_config}))
     model = load_model(open_checkpoint(folder))
     assert torch.equal(run_of(model).logits("a", [5, 6, 7]), run_of(pair.ours).logits("a", [5, 6, 7]))
+
+
+def test_when_latent_rows_are_expanded_is_the_back_end_s_matter(pair_of: Any) -> None:
+    pair = pair_of("deepseek_v3")
+    shape = pair.ours.config.attention
+    dims = {"latent_dim": shape.kv_lora_rank, "plain_dim": shape.qk_nope_head_dim, "value_dim": shape.v_head_dim}
+    for name in ("torch", "native"):
+        model = load_model(open_checkpoint(pair.folder), attention=name)
+        assert isinstance(model, Decoder)
+        assert model.many_queries == fewest_expanded_queries(**dims, price=EXPANSION_PRICES[name])
+    with pytest.raises(UsageError, match="no attention back end is called 'fast'"):
+        load_model(open_checkpoint(pair.folder), attention="fast")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from deepdraft.errors import UsageError
+from deepdraft.infer.control.decision import REASONS
 from deepdraft.infer.request import RequestSpeculation
 from deepdraft.infer.server.drafting import DraftCounts, usage_fields
 from deepdraft.infer.server.load import load_service
@@ -36,6 +37,13 @@ PARTS = ("draft", "build", "verify", "compact", "other")
 
 @pytest.fixture(scope="module")
 def server(serving, reciter_folder):
+    with serving(reciter_folder, served_model_names=("reciter",), drafter="ngram", speculation="always") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def deciding(serving, reciter_folder):
+    """Decides at each step whether to draft, as it does unless told otherwise."""
     with serving(reciter_folder, served_model_names=("reciter",), drafter="ngram") as running:
         yield running
 
@@ -84,6 +92,7 @@ def check_usage(usage: dict[str, Any]) -> None:
     assert not histogram or histogram[-1] > 0
     assert drafting["is_simulated"] is False
     assert all(drafting[f"{part}_s"] >= 0 for part in PARTS)
+    assert sum(drafting["rounds_by_reason"].values()) == drafting["num_rounds"]
 
 
 class TestUsage:
@@ -100,6 +109,10 @@ class TestUsage:
         drafting = usage["speculation"]
         num_decodes = now.get("step_seconds_countdecode", 0)
         assert drafting["num_rounds"] == now.get("step_seconds_countverify", 0)
+        assert sum(drafting["plain_steps_by_reason"].values()) == num_decodes
+        assert drafting["break_even_len"] is drafting["expected_len"] is None, (
+            "where it always drafts nothing is weighed"
+        )
         # The first token is the prefill's; a round gives its accepted drafts and one more, the last one may be cut.
         given = (
             1
@@ -153,6 +166,40 @@ class TestUsage:
 
     def test_no_request_no_fields(self) -> None:
         assert usage_fields([]) == {}
+
+
+class TestAuto:
+    """What is drafted depends on the clock here: what is said of it adds up in any case."""
+
+    def test_the_same_answers(self, deciding, server) -> None:
+        for max_tokens in (1, 2, 30, 200):
+            texts = [each.complete(PROMPT, max_tokens=max_tokens).json["choices"] for each in (deciding, server)]
+            assert texts[0] == texts[1]
+
+    def test_each_step_has_its_reason(self, deciding) -> None:
+        before = figures(deciding)
+        usages = [deciding.complete(PROMPT, max_tokens=150, n=2).json["usage"] for _ in range(3)]
+        now = moved(before, figures(deciding))
+        told = [usage["speculation"] for usage in usages]
+        for step, field in (("round", "rounds_by_reason"), ("plain", "plain_steps_by_reason")):
+            reasons = {reason for each in told for reason in each[field]}
+            assert reasons <= set(REASONS)
+            for reason in reasons:
+                count = sum(each[field].get(reason, 0) for each in told)
+                assert now[f"spec_decode_decisions_total{reason}{step}"] == count
+        for usage, each in zip(usages, told, strict=True):
+            check_usage(usage)
+            accepted = usage["completion_tokens_details"]["accepted_prediction_tokens"]
+            num_steps = each["num_rounds"] + sum(each["plain_steps_by_reason"].values())
+            assert 0 <= 2 + num_steps + accepted - usage["completion_tokens"] <= 2 * DRAFT_LEN
+        weighed = [each for each in told if each["break_even_len"] is not None]
+        assert weighed and all(each["break_even_len"] >= 1 and each["expected_len"] >= 1 for each in weighed)
+
+    def test_it_is_said_how_it_decides(self, deciding, server) -> None:
+        for each, mode, words in ((deciding, "auto", "where it pays"), (server, "always", "at every step")):
+            facts = each.get("/server_info").json
+            assert facts["speculation"]["mode"] == mode
+            assert f"drafter ngram (ngram), {words}: " in introduction(facts)
 
 
 class TestStream:
@@ -292,7 +339,8 @@ class TestDflash:
     @pytest.fixture(scope="class")
     @classmethod
     def drafting(cls, serving, random_folder, drafter_folder):
-        with serving(random_folder, drafter=str(drafter_folder), tree_budget=7, draft_window=8, draft_sink=4) as one:
+        drafting = {"speculation": "always", "tree_budget": 7, "draft_window": 8, "draft_sink": 4}
+        with serving(random_folder, drafter=str(drafter_folder), **drafting) as one:
             yield one
 
     def test_answers_are_those_of_the_model_alone(self, drafting, random_server) -> None:
@@ -317,6 +365,7 @@ class TestDflash:
         kv_bytes = stated.pop("kv_bytes_per_token")
         assert stated == {
             "method": "dflash",
+            "mode": "always",
             "drafter": str(drafter_folder),
             "draft_len": 5,
             "block_size": 6,
@@ -333,7 +382,9 @@ class TestDflash:
 
     def test_the_startup_lines_say_what_it_takes(self, drafting) -> None:
         text = introduction(drafting.service.facts.settings)
-        assert re.search(r"drafter dflash \(.*\): trees of 7 nodes, 8 candidates a depth, up to 5 deep", text)
+        assert re.search(
+            r"drafter dflash \(.*\), at every step: trees of 7 nodes, 8 candidates a depth, up to 5 deep", text
+        )
         assert "sees the last 8 tokens and the first 4; KV 384 of 640 bytes a token" in text
         assert "WARNING" not in text
 
@@ -353,6 +404,7 @@ class TestSimulated:
         assert num_tokens / drafting["num_rounds"] == pytest.approx(3.0, abs=0.5)
         facts = simulated.get("/server_info").json
         assert facts["speculation"]["simulate_acceptance_len"] == 3.0
+        assert facts["speculation"]["mode"] == "always", "unless said otherwise"
         assert "WARNING: acceptance is SIMULATED at 3 tokens a step" in introduction(facts)
 
 

@@ -58,7 +58,8 @@ def test_spine_first_is_brute_force_behind_the_spine(drafts: Marginals, budget: 
 def test_a_prefix_is_the_tree_of_a_smaller_budget(is_spine_first: bool, drafts: Marginals, budget: int) -> None:
     largest = build_tree(BONUS, drafts, budget=30, is_spine_first=is_spine_first)
     smaller = build_tree(BONUS, drafts, budget=budget, is_spine_first=is_spine_first)
-    assert smaller == largest.prefix(min(budget, largest.num_nodes))
+    first = largest.prefix(min(budget, largest.num_nodes))
+    assert smaller == first and smaller.log_probs == first.log_probs
 
 
 @given(any_candidates(), st.integers(0, 12), st.booleans())
@@ -114,6 +115,7 @@ def test_expected_accepted_len_is_the_sum_of_q(seed: int, budget: int, is_spine_
         taken = walk(tree, lambda node, drawn=drawn: (*drawn, unlisted)[tree.depths[node]])
         expected += probability * taken.accepted_len
     assert expected == pytest.approx(sum(q[path] for path in node_paths(tree)), abs=1e-6)
+    assert expected == pytest.approx(sum(map(math.exp, tree.log_probs[1:])), abs=1e-5) and tree.log_probs[0] == 0
 
 
 def _probability(drafts: Marginals, depth: int, token_id: int) -> float:

@@ -2,7 +2,8 @@
 
 What it sees: an acceptance length near 1 (bonus token included) at the longest context where it is known.
 Why it matters: every verify step then costs a draft and a wider pass, and commits one token: the drafter only costs.
-Evidence needed: an acceptance length whose sources agree and that was read of these requests.
+Evidence needed: an acceptance length whose sources agree and that was read of these requests; a server that did not
+leave drafting off by itself (D216).
 Remedy: serve such lengths without the drafter, or with fewer draft tokens; look for a drafter trained on long
 context.
 When it is wrong: the text of the measurement is unlike the one served (random words are hard to draft).
@@ -10,7 +11,7 @@ When it is wrong: the text of the measurement is unlike the one served (random w
 
 from __future__ import annotations
 
-from deepdraft.diagnosis.acceptance import trusted_acceptance_len
+from deepdraft.diagnosis.acceptance import is_mostly_off, trusted_acceptance_len
 from deepdraft.diagnosis.case import Case
 from deepdraft.diagnosis.finding import Evidence, Finding
 from deepdraft.diagnosis.number import plain
@@ -27,7 +28,9 @@ def find(case: Case) -> tuple[Finding, ...]:
     known = [
         (point, length)
         for point in case.points
-        if not point.is_hit and (length := trusted_acceptance_len(case, point)) is not None
+        if not point.is_hit
+        and not is_mostly_off(point)
+        and (length := trusted_acceptance_len(case, point)) is not None
     ]
     if not known:
         return ()

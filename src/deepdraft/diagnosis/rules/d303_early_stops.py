@@ -11,25 +11,19 @@ from __future__ import annotations
 
 from deepdraft.diagnosis.case import Case
 from deepdraft.diagnosis.finding import Finding
-from deepdraft.diagnosis.guarded import as_evidence, places, violations
+from deepdraft.diagnosis.guarded import guard_findings
 
 CODE = "D303"
 NAME = "early_stops"
-_GUARD = "early_stop"
 
 
 def find(case: Case) -> tuple[Finding, ...]:
     """One finding for the run."""
-    found = violations(case, _GUARD)
-    if not found:
-        return ()
-    return (
-        Finding(
-            code=CODE,
-            name=NAME,
-            severity="warning",
-            summary=f"Answers ended early at {places(found)}: {found[0][1]}.",
-            evidence=as_evidence(_GUARD, found),
-            remedy="Measure with ignore_eos where the server takes it, or with a prompt that asks for a long answer.",
-        ),
+    return guard_findings(
+        case,
+        guard="early_stop",
+        code=CODE,
+        name=NAME,
+        summary="Answers ended early",
+        remedy="Measure with ignore_eos where the server takes it, or with a prompt that asks for a long answer.",
     )

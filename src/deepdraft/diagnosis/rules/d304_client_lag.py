@@ -11,25 +11,19 @@ from __future__ import annotations
 
 from deepdraft.diagnosis.case import Case
 from deepdraft.diagnosis.finding import Finding
-from deepdraft.diagnosis.guarded import as_evidence, places, violations
+from deepdraft.diagnosis.guarded import guard_findings
 
 CODE = "D304"
 NAME = "client_lag"
-_GUARD = "client_lag"
 
 
 def find(case: Case) -> tuple[Finding, ...]:
     """One finding for the run."""
-    found = violations(case, _GUARD)
-    if not found:
-        return ()
-    return (
-        Finding(
-            code=CODE,
-            name=NAME,
-            severity="warning",
-            summary=f"The client was late at {places(found)}: {found[0][1]}.",
-            evidence=as_evidence(_GUARD, found),
-            remedy="Run the sweep from a machine with idle cores, or at a lower concurrency.",
-        ),
+    return guard_findings(
+        case,
+        guard="client_lag",
+        code=CODE,
+        name=NAME,
+        summary="The client was late",
+        remedy="Run the sweep from a machine with idle cores, or at a lower concurrency.",
     )

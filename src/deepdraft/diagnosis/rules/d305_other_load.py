@@ -11,25 +11,19 @@ from __future__ import annotations
 
 from deepdraft.diagnosis.case import Case
 from deepdraft.diagnosis.finding import Finding
-from deepdraft.diagnosis.guarded import as_evidence, places, violations
+from deepdraft.diagnosis.guarded import guard_findings
 
 CODE = "D305"
 NAME = "other_load"
-_GUARD = "background_load"
 
 
 def find(case: Case) -> tuple[Finding, ...]:
     """One finding for the run."""
-    found = violations(case, _GUARD)
-    if not found:
-        return ()
-    return (
-        Finding(
-            code=CODE,
-            name=NAME,
-            severity="warning",
-            summary=f"Others used the server at {places(found)}: {found[0][1]}.",
-            evidence=as_evidence(_GUARD, found),
-            remedy="Measure again while nobody else uses the server.",
-        ),
+    return guard_findings(
+        case,
+        guard="background_load",
+        code=CODE,
+        name=NAME,
+        summary="Others used the server",
+        remedy="Measure again while nobody else uses the server.",
     )

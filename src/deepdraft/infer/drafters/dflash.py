@@ -15,13 +15,14 @@ Shape letters: T tokens, R requests, B block size, L depths asked for, H hidden 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from deepdraft.infer.batch import Batch
+from deepdraft.infer.batch import Rows
 from deepdraft.infer.drafters.dflash_model import DflashModel
 from deepdraft.infer.drafters.draft_window import DraftWindow
 from deepdraft.infer.drafters.drafter import DraftRequest
@@ -33,6 +34,7 @@ from deepdraft.infer.kv.pool import PagePool
 from deepdraft.infer.layers.forward_pass import ForwardPass, all_queries
 from deepdraft.infer.models.model import Model
 from deepdraft.infer.noise import gumbel_noise
+from deepdraft.infer.pass_threads import LayerSize, threads_for
 from deepdraft.infer.tree.marginals import Marginals, marginals
 
 _NOTHING = Marginals(np.zeros((0, 1), dtype=np.float32), np.zeros((0, 1), dtype=np.int64))
@@ -60,6 +62,7 @@ class DflashDrafter:
         self._model = model
         self._target = target
         self._first_layer = target.config.num_layers
+        self._layer_size = LayerSize.of(model.config.layers)
 
     @property
     def draft_len(self) -> int:
@@ -84,13 +87,13 @@ class DflashDrafter:
         return (layer,) * self._model.config.layers.num_layers
 
     @torch.inference_mode()
-    def absorb(self, batch: Batch, taps: Tensor | None, pool: PagePool) -> None:
+    def absorb(self, rows: Rows, taps: Tensor | None, pool: PagePool) -> None:
         """As `Drafter.absorb`. Raises ValueError without taps: a drafter without features drafts at random."""
         if taps is None:
             raise ValueError(f"layers {self.tapped_layers} were not tapped")
-        keys, values = self._model.context_rows(taps, batch.positions)
+        keys, values = self._model.context_rows(taps, rows.positions)
         for index in range(keys.shape[1]):
-            pool.write(self._first_layer + index, batch.slots, keys[:, index], values[:, index])
+            pool.write(self._first_layer + index, rows.slots, keys[:, index], values[:, index])
 
     @torch.inference_mode()
     def draft(
@@ -129,11 +132,13 @@ class DflashDrafter:
         slots = torch.cat([table.slots(*span) for table, span in zip(tables, spans, strict=True)]).to(pool.device)
         turns = self._model.rotary.turns(positions, self._model.dtype)
         forward_pass = ForwardPass(slots, turns, pool, attention)
-        embedded = F.embedding(self._blocks(requests).to(pool.device), self._target.embedding)
-        hidden = self._model.run(embedded, self._first_layer, forward_pass, all_queries(plan, turns, None))
-        wanted = hidden.view(len(requests), self.block_size, -1)[:, 1 : 1 + num_depths]
-        # Flat, so that it is one matrix product and not one for each request.
-        logits = self._model.logits(wanted.flatten(0, 1), self._target.output)
+        work = self._layer_size.work((self.block_size, kv_len) for _, kv_len in seen)
+        with threads_for(work) if pool.device.type == "cpu" else nullcontext():
+            embedded = F.embedding(self._blocks(requests).to(pool.device), self._target.embedding)
+            hidden = self._model.run(embedded, self._first_layer, forward_pass, all_queries(plan, turns, None))
+            wanted = hidden.view(len(requests), self.block_size, -1)[:, 1 : 1 + num_depths]
+            # Flat, so that it is one matrix product and not one for each request.
+            logits = self._model.logits(wanted.flatten(0, 1), self._target.output)
         return logits.view(len(requests), num_depths, -1)
 
     def _blocks(self, requests: Sequence[DraftRequest]) -> Tensor:

@@ -24,12 +24,13 @@ from deepdraft.infer.checkpoint.folder import FolderCheckpoint
 from deepdraft.infer.drafters.dflash_config import DflashConfig
 from deepdraft.infer.layers.forward_pass import ForwardPass, Queries
 from deepdraft.infer.layers.gqa import GroupedQueryAttention
+from deepdraft.infer.layers.linear import linear
 from deepdraft.infer.layers.norm import RmsNorm
 from deepdraft.infer.layers.rope import Rotary, rotate
 from deepdraft.infer.models.decoder import DecoderLayer
 from deepdraft.infer.models.llama import llama_attention, llama_layer
 from deepdraft.infer.models.model import Model
-from deepdraft.infer.models.weights import Weights
+from deepdraft.infer.models.weights import STORED_DTYPES, Weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +101,7 @@ class DflashModel:
 
     def logits(self, hidden: Tensor, output: Tensor) -> Tensor:
         """hidden [T, H] to [T, V], float32 or wider; `output` [V, H] is the target's."""
-        logits = F.linear(hidden.to(output.dtype), output)
+        logits = linear(hidden.to(output.dtype), output)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) * self.config.output_multiplier
         cap = self.config.final_logit_softcapping
         return logits if cap is None else torch.tanh(logits / cap) * cap
@@ -115,7 +116,8 @@ def load_dflash(
     drafter.
     """
     checkpoint = FolderCheckpoint(folder, config.layers)
-    weights = Weights(checkpoint, dtype or target.embedding.dtype, target.embedding.device)
+    stored_dtype = STORED_DTYPES.get(config.layers.dtype)
+    weights = Weights(checkpoint, dtype or target.embedding.dtype, target.embedding.device, stored_dtype=stored_dtype)
     hidden_size, eps = config.layers.hidden_size, config.layers.rms_norm_eps
     of_layers = [weights.under(f"layers.{index}.") for index in range(config.layers.num_layers)]
     attentions = [llama_attention(config.layers, config.attention, each.under("self_attn.")) for each in of_layers]

@@ -7,6 +7,7 @@ the pass is given a shorter list of pages, so both lengths are rounded up to who
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
 from deepdraft.cost.kv import num_pages
@@ -31,7 +32,7 @@ class DraftWindow:
         if self.sink_len and self.window_len is None:
             raise UsageError("a draft sink without a draft window", hint="add --draft-window, or leave the sink out")
 
-    def seen(self, table: PageTable, scratch_len: int) -> tuple[list[int], int]:
+    def seen(self, table: PageTable, scratch_len: int) -> tuple[array[int], int]:
         """The pages a draft pass lists for a request, and the tokens in them: of its context what is seen, and the
         `scratch_len` rows behind it."""
         num_tokens = table.num_tokens + scratch_len

@@ -6,7 +6,7 @@ move, an eviction, happens to both, and a request that comes from the cache draf
 
 What is drafted decides how fast output comes, never what it is: the target's own choice stands at every position.
 
-Shape letters: T tokens of a batch, K tapped layers, H hidden size of the target.
+Shape letters: T tokens, K tapped layers, H hidden size of the target.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from deepdraft.infer.batch import Batch
+from deepdraft.infer.batch import Rows
 from deepdraft.infer.kernels.attention import AttentionBackend
 from deepdraft.infer.kv.layout import LayerShape
 from deepdraft.infer.kv.page_table import PageTable
@@ -65,10 +65,10 @@ class Drafter(Protocol):
     def kv_layers(self) -> tuple[LayerShape, ...]:
         """What the pool stores for the drafter, appended to the target's layers."""
 
-    def absorb(self, batch: Batch, taps: Tensor | None, pool: PagePool) -> None:
-        """Write the drafter's rows of one target pass into the pool, for all the batch's tokens, at their slots and
-        positions: after EVERY pass, prefill chunks, decode and verify. taps [T, K * H] are that pass's; None where
-        there are no tapped layers."""
+    def absorb(self, rows: Rows, taps: Tensor | None, pool: PagePool) -> None:
+        """Write the drafter's own rows into the pool for tokens that the target has run, at their slots and
+        positions: for those of EVERY pass, prefill chunks, decode and verify, before they are drafted on. taps
+        [T, K * H]; None where there are no tapped layers."""
 
     def draft(
         self, requests: Sequence[DraftRequest], pool: PagePool, attention: AttentionBackend, *, top_k: int

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from deepdraft.errors import UsageError
-from deepdraft.infer.batch import Batch
+from deepdraft.infer.batch import Rows
 from deepdraft.infer.drafters.drafter import DraftRequest
 from deepdraft.infer.kernels.attention import AttentionBackend
 from deepdraft.infer.kv.layout import LayerShape
@@ -67,7 +67,7 @@ class NgramDrafter:
         """The deepest draft there can be."""
         return self._settings.draft_len
 
-    def absorb(self, batch: Batch, taps: Tensor | None, pool: PagePool) -> None:
+    def absorb(self, rows: Rows, taps: Tensor | None, pool: PagePool) -> None:
         """Nothing: the tokens themselves are all that is looked at."""
 
     def draft(

@@ -9,7 +9,7 @@ Letters as in `plan`; t query rows of one request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from weakref import WeakKeyDictionary
 
 import torch
@@ -68,10 +68,13 @@ class NativeAttention:
         self.instruction_set = instruction_set or known[0]
         self._instruction_set_index = known.index(self.instruction_set)
         self._num_threads = num_threads
-        self._threads = Threads(self._library, num_threads or torch.get_num_threads())
+        self._threads: dict[int, Threads] = {}
+        """By their number: one pass may want more than the next, and starting them is dear."""
         self._torch = TorchAttention(device)
         self._lists: WeakKeyDictionary[AttentionPlan, Lists] = WeakKeyDictionary()
         """By plan, as long as it lives: all layers of a pass share one."""
+        self._fields: WeakKeyDictionary[LayerKv, Mapping[str, int]] = WeakKeyDictionary()
+        """Of the pool's layers, which all passes share."""
 
     def attend(self, queries: Tensor, layer: LayerKv, plan: AttentionPlan, *, scale: float) -> Attended:
         """As `AttentionBackend.attend`."""
@@ -80,8 +83,11 @@ class NativeAttention:
         lists = self._lists.get(plan)
         if lists is None:
             lists = self._lists[plan] = lists_of(plan)
-        found = self._attend(queries.to(torch.float32).contiguous(), layer, lists, scale)
-        return Attended(found.out.to(queries.dtype), found.lse)
+        fields = self._fields.get(layer)
+        if fields is None:
+            fields = self._fields[layer] = _fields(layer)
+        found = self._attend(_wide(queries), fields, lists, scale)
+        return found if queries.dtype == torch.float32 else Attended(found.out.to(queries.dtype), found.lse)
 
     def attend_expanded(
         self,
@@ -96,7 +102,7 @@ class NativeAttention:
         """As `AttentionBackend.attend_expanded`."""
         if not _is_known(queries, layer):
             return self._torch.attend_expanded(queries, layer, plan, key_up=key_up, value_up=value_up, scale=scale)
-        wide = queries.to(torch.float32).contiguous()
+        wide = _wide(queries)
         source = ExpandedLatents(layer, torch.float32, key_up=key_up, value_up=value_up)
         found = []
         for request, (first, stop) in enumerate(plan.query_rows):
@@ -113,38 +119,25 @@ class NativeAttention:
         for segment in cut(read.prefix, source.block_len):
             rows = LayerKv(*source.load(segment), is_latent=False)
             lists = lists_of_rows(len(queries), len(rows.keys), is_tail=False, mask=None)
-            yield self._attend(queries, rows, lists, scale)
+            yield self._attend(queries, _fields(rows), lists, scale)
         if read.tail is not None:
             rows = LayerKv(*source.load(read.tail), is_latent=False)
             lists = lists_of_rows(len(queries), len(rows.keys), is_tail=True, mask=plan.tail_masks[request])
-            yield self._attend(queries, rows, lists, scale)
+            yield self._attend(queries, _fields(rows), lists, scale)
 
-    def _attend(self, queries: Tensor, layer: LayerKv, lists: Lists, scale: float) -> Attended:
-        """Queries [T, Hq, Dk] in float32, contiguous."""
-        num_rows, num_heads, key_dim = queries.shape
-        keys, values = layer.keys, layer.values
-        num_kv_heads, value_dim = values.shape[1:]
-        out = queries.new_empty(num_rows, num_heads, value_dim)
+    def _attend(self, queries: Tensor, layer_fields: Mapping[str, int], lists: Lists, scale: float) -> Attended:
+        """Queries [T, Hq, Dk] in float32, contiguous; the layer whose fields these are must still be there."""
+        num_rows, num_heads, _ = queries.shape
+        out = queries.new_empty(num_rows, num_heads, layer_fields["value_dim"])
         lse = queries.new_empty(num_rows, num_heads)
         asked = Attention(
             queries=queries.data_ptr(),
-            keys=keys.data_ptr(),
-            values=values.data_ptr(),
             out=out.data_ptr(),
             lse=lse.data_ptr(),
-            key_slot_bytes=keys.stride(0) * keys.itemsize,
-            key_head_bytes=keys.stride(1) * keys.itemsize,
-            value_slot_bytes=values.stride(0) * values.itemsize,
-            value_head_bytes=values.stride(1) * values.itemsize,
-            num_requests=len(lists.kv_lens),
             num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            page_size=lists.page_size,
-            dtype=_DTYPES[keys.dtype],
             scale=scale,
-            **lists.addresses(),
+            **layer_fields,
+            **lists.fields,
         )
         if self._library.deepdraft_attend(asked, self._threads_now().handle, self._instruction_set_index):
             raise MemoryError("no memory for attention")
@@ -152,9 +145,32 @@ class NativeAttention:
 
     def _threads_now(self) -> Threads:
         wanted = self._num_threads or torch.get_num_threads()
-        if wanted != self._threads.num_threads:
-            self._threads = Threads(self._library, wanted)
-        return self._threads
+        threads = self._threads.get(wanted)
+        if threads is None:
+            threads = self._threads[wanted] = Threads(self._library, wanted)
+        return threads
+
+
+def _fields(layer: LayerKv) -> Mapping[str, int]:
+    """By name, what `library.Attention` says of a layer's rows."""
+    keys, values = layer.keys, layer.values
+    return {
+        "keys": keys.data_ptr(),
+        "values": values.data_ptr(),
+        "key_slot_bytes": keys.stride(0) * keys.itemsize,
+        "key_head_bytes": keys.stride(1) * keys.itemsize,
+        "value_slot_bytes": values.stride(0) * values.itemsize,
+        "value_head_bytes": values.stride(1) * values.itemsize,
+        "num_kv_heads": keys.shape[1],
+        "key_dim": keys.shape[2],
+        "value_dim": values.shape[2],
+        "dtype": _DTYPES[keys.dtype],
+    }
+
+
+def _wide(queries: Tensor) -> Tensor:
+    """In float32, contiguous; the same tensor where it is so already."""
+    return (queries if queries.dtype == torch.float32 else queries.to(torch.float32)).contiguous()
 
 
 def _is_known(queries: Tensor, layer: LayerKv) -> bool:

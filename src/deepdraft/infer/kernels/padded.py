@@ -72,7 +72,7 @@ def padded_group(plan: AttentionPlan, requests: Sequence[int], *, group_size: in
     device, page_size = plan.device, plan.page_size
     query_len, padded_len = plan.query_lens[requests[0]], max(plan.kv_lens[request] for request in requests)
     num_pages = -(-padded_len // page_size)
-    tables = [plan.pages[request] + (0,) * (num_pages - len(plan.pages[request])) for request in requests]
+    tables = [[*plan.pages[request], *[0] * (num_pages - len(plan.pages[request]))] for request in requests]
     within = torch.arange(page_size, device=device)
     slots = (torch.tensor(tables, device=device).unsqueeze(-1) * page_size + within).flatten(1)[:, :padded_len]
     tokens = torch.arange(padded_len, device=device)

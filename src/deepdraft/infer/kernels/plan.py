@@ -7,6 +7,7 @@ are FlashInfer's (CSR, int32).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class LayerKv:
     """One layer's cache. Latent attention has Hk = 1 and its values are the first Dv columns of its keys."""
 
@@ -49,7 +50,8 @@ class AttentionPlan:
     page_size: int
     query_lens: tuple[int, ...]
     kv_lens: tuple[int, ...]
-    pages: tuple[tuple[int, ...], ...]
+    pages: tuple[array[int], ...]
+    """Per request, int32: no more than its tokens fill"""
     tail_masks: tuple[Tensor | None, ...]
     """Per request None (causal) or bool [q, q] with q = query_lens[r]; the diagonal is True (a node sees itself)."""
     device: torch.device
@@ -65,7 +67,11 @@ class AttentionPlan:
         tail_masks: Sequence[Tensor | None] | None = None,
         device: torch.device | None = None,
     ) -> AttentionPlan:
-        """Check the lengths against each other and build the plan. Raises ValueError where they contradict."""
+        """Check the lengths against each other and build the plan. Raises ValueError where they contradict.
+
+        The pages are copied: what is listed later is not in the plan. Pages in an array("i") are copied as memory, so
+        that a long context costs no step of Python for each.
+        """
         if not len(query_lens) == len(kv_lens) == len(pages):
             raise ValueError("query_lens, kv_lens and pages must name the same requests")
         for query_len, kv_len, listed in zip(query_lens, kv_lens, pages, strict=True):
@@ -79,7 +85,7 @@ class AttentionPlan:
             page_size,
             tuple(query_lens),
             tuple(kv_lens),
-            tuple(tuple(listed[:count]) for listed, count in zip(pages, needed, strict=True)),
+            tuple(_listed(listed[:count]) for listed, count in zip(pages, needed, strict=True)),
             masks,
             device or torch.device("cpu"),
         )
@@ -98,8 +104,8 @@ class AttentionPlan:
     @cached_property
     def kv_indices(self) -> Tensor:
         """int32 [P]"""
-        listed = [page for pages in self.pages for page in pages]
-        return torch.tensor(listed, dtype=torch.int32, device=self.device)
+        listed = [_page_tensor(pages) for pages in self.pages]
+        return torch.cat(listed or [torch.empty(0, dtype=torch.int32)]).to(self.device)
 
     @cached_property
     def kv_last_page_len(self) -> Tensor:
@@ -116,8 +122,21 @@ class AttentionPlan:
     def slots(self) -> tuple[Tensor, ...]:
         """Each request's cached tokens as slot numbers, int64 [kv_len]."""
         within = torch.arange(self.page_size, device=self.device)
-        tables = (torch.tensor(pages, dtype=torch.int64, device=self.device) for pages in self.pages)
         return tuple(
-            (table[:, None] * self.page_size + within).reshape(-1)[:kv_len]
-            for table, kv_len in zip(tables, self.kv_lens, strict=True)
+            (self.page_tensor(request)[:, None] * self.page_size + within).reshape(-1)[:kv_len]
+            for request, kv_len in enumerate(self.kv_lens)
         )
+
+    def page_tensor(self, request: int) -> Tensor:
+        """One request's pages: int64."""
+        return _page_tensor(self.pages[request]).to(self.device, torch.int64)
+
+
+def _listed(pages: Sequence[int]) -> array[int]:
+    """An array of its own; `pages` is a copy already where it is an array."""
+    return pages if isinstance(pages, array) else array("i", pages)
+
+
+def _page_tensor(pages: array[int]) -> Tensor:
+    """int32, on the array's own memory; a plan's arrays never change."""
+    return torch.frombuffer(pages, dtype=torch.int32)

@@ -41,7 +41,7 @@ class Reading:
 def reading(plan: AttentionPlan, request: int, *, block_len: int) -> Reading:
     """How to read the request's tokens when block_len of them are to be gathered at a time."""
     query_len, kv_len, page_size = plan.query_lens[request], plan.kv_lens[request], plan.page_size
-    pages = torch.tensor(plan.pages[request], device=plan.device)
+    pages = plan.page_tensor(request)
     if query_len == 1:
         return Reading(segments(pages, kv_len, page_size=page_size, block_len=block_len), None, None)
     prefix = segments(pages, kv_len - query_len, page_size=page_size, block_len=block_len)

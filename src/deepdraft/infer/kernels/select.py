@@ -28,19 +28,24 @@ def attention_backend(name: str | None, device: torch.device) -> AttentionBacken
 
     Raises UsageError for a name that isn't known, and for one that this machine or device can't have.
     """
+    return BACKENDS[backend_name(name, device)](device)
+
+
+def backend_name(name: str | None, device: torch.device) -> str:
+    """The own name of the back end that `attention_backend` gives. Raises UsageError for a name that isn't known."""
     chosen = name or AUTO
     if chosen == AUTO:
         chosen = "native" if device.type == "cpu" and missing() is None else "torch"
     if chosen not in BACKENDS:
         known = ", ".join(sorted((AUTO, *BACKENDS)))
         raise UsageError(f"no attention back end is called {chosen!r}", hint=f"known: {known}")
-    return BACKENDS[chosen](device)
+    return chosen
 
 
 def fallback_notice(device: torch.device) -> str | None:
     """Why `auto` is the slower torch back end here, in a line for the start of a process; None: it isn't."""
     reason = missing() if device.type == "cpu" else None
-    return reason and f"attention by torch, which is slower: no native back end, {reason} ({COMMAND})"
+    return reason and f"attention and feed-forward by torch, which is slower: no native library, {reason} ({COMMAND})"
 
 
 def _triton(device: torch.device) -> AttentionBackend:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor
@@ -69,10 +69,14 @@ class TritonAttention:
         self._lists: WeakKeyDictionary[AttentionPlan, DeviceLists] = WeakKeyDictionary()
         self._divided: WeakKeyDictionary[AttentionPlan, tuple[_Part, ...]] = WeakKeyDictionary()
         """Both by plan, as long as it lives: all layers of a pass share one."""
+        self._lent: WeakSet[AttentionPlan] = WeakSet()
 
     def attend(self, queries: Tensor, layer: LayerKv, plan: AttentionPlan, *, scale: float) -> Attended:
         """As `AttentionBackend.attend`."""
-        if not _is_known(queries, layer, plan.page_size):
+        is_lent, is_known = plan in self._lent, _is_known(queries, layer, plan.page_size)
+        if is_lent and (not is_known or max(plan.query_lens) > MAX_QUERY_LEN):
+            raise _unread()
+        if not is_known:
             return self._torch.attend(queries, layer, plan, scale=scale)
         if max(plan.query_lens, default=0) <= MAX_QUERY_LEN:
             return self.attend_lists(queries, layer, self._lists_of(plan), scale=scale)
@@ -95,6 +99,8 @@ class TritonAttention:
         scale: float,
     ) -> Attended:
         """As `AttentionBackend.attend_expanded`."""
+        if plan in self._lent:
+            raise _unread()
         return self._torch.attend_expanded(queries, layer, plan, key_up=key_up, value_up=value_up, scale=scale)
 
     def attend_lists(self, queries: Tensor, layer: LayerKv, lists: DeviceLists, *, scale: float) -> Attended:
@@ -129,9 +135,11 @@ class TritonAttention:
 
     def lend(self, plan: AttentionPlan, lists: DeviceLists) -> None:
         """Have `attend` read this plan from these lists: what a graph captures with `plan` follows every later
-        `lists.load`. Raises ValueError where the lists have no room for the plan."""
+        `lists.load`; queries and results are those of the lists' maxima. Raises ValueError where the lists have no
+        room for the plan. Attention that would not read the lists raises ValueError from now on."""
         lists.load(plan)
         self._lists[plan] = lists
+        self._lent.add(plan)
 
     def _lists_of(self, plan: AttentionPlan) -> DeviceLists:
         known = self._lists.get(plan)
@@ -200,6 +208,11 @@ def _is_known(queries: Tensor, layer: LayerKv, page_size: int) -> bool:
         and layer.keys.stride(2) == 1
         and layer.values.stride(2) == 1
     )
+
+
+def _unread() -> ValueError:
+    """What torch computes is the plan's, not the lists'."""
+    return ValueError("a plan whose lists were lent is for the kernels that read them: few queries, absorbed form")
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:

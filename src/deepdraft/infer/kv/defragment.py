@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+import numpy as np
+
 
 def run_lens(pages: Sequence[int]) -> list[int]:
-    """Lengths of the runs of consecutive pages, in order; none of no pages."""
-    breaks = [place for place in range(1, len(pages)) if pages[place] != pages[place - 1] + 1]
-    return [stop - start for start, stop in pairwise((0, *breaks, len(pages))) if stop > start]
+    """Lengths of the runs of consecutive pages, in order; none of no pages. Asked between any two steps, so no step
+    is taken for each page."""
+    breaks = np.flatnonzero(np.diff(np.asarray(pages, dtype=np.int64)) != 1) + 1
+    return [stop - start for start, stop in pairwise((0, *breaks.tolist(), len(pages))) if stop > start]
 
 
 def scattered_stretch(pages: Sequence[int], max_pages: int) -> tuple[int, int] | None:

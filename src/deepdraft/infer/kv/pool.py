@@ -28,13 +28,25 @@ _HELD = b"\x00"
 class PagePool:
     """All the KV memory there is. Raises ValueError for fewer than one page."""
 
-    def __init__(self, layout: KvLayout, num_pages: int, device: torch.device | None = None) -> None:
+    def __init__(
+        self,
+        layout: KvLayout,
+        num_pages: int,
+        device: torch.device | None = None,
+        *,
+        has_scratch_page: bool | None = None,
+    ) -> None:
+        """has_scratch_page: one page more, which is never given away and never counted, for rows that nobody reads
+        (`pass_graphs`); None: on a CUDA device."""
         if num_pages < 1:
             raise ValueError(f"a pool of {num_pages} pages")
         self.layout = layout
         self.device = device or torch.device("cpu")
         self._num_pages = num_pages
-        num_slots = num_pages * layout.page_size
+        has_scratch_page = self.device.type == "cuda" if has_scratch_page is None else has_scratch_page
+        self.scratch_slot = num_pages * layout.page_size if has_scratch_page else None
+        """May be written by anybody at any time; None: there is none."""
+        num_slots = (num_pages + has_scratch_page) * layout.page_size
         self._layers = tuple(_empty_layer(shape, num_slots, layout.dtype, self.device) for shape in layout.layers)
         self._free = bytearray(_FREE * num_pages)
         self._num_free_pages = num_pages
@@ -61,8 +73,9 @@ class PagePool:
 
     @property
     def num_bytes(self) -> int:
-        """Of all tensors; equal to num_pages x layout.bytes_per_page."""
-        return sum(tensor.nbytes for layer in self._layers for tensor in _stored(layer))
+        """Of all pages; equal to num_pages x layout.bytes_per_page."""
+        scratch_bytes = 0 if self.scratch_slot is None else self.layout.bytes_per_page
+        return sum(tensor.nbytes for layer in self._layers for tensor in _stored(layer)) - scratch_bytes
 
     def layer(self, layer_index: int) -> LayerKv:
         """One layer's rows: views, not copies."""

@@ -5,13 +5,14 @@ Shape letters: T tokens, H hidden, E experts, G groups of experts, K experts a t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from deepdraft.infer.config import MoeShape
+from deepdraft.infer.kernels.native_experts import MlpWeights, NativeFeedForward, RouterWeights, native_feed_forward
 from deepdraft.infer.layers.mlp import Mlp
 
 _LEAST_SUM = 1e-20
@@ -42,7 +43,8 @@ class Router:
 
     def _within_best_groups(self, ranks: Tensor) -> Tensor:
         """Ranks [T, E] with all but the best groups' set to -inf; a group's rank is the sum of its two best."""
-        by_group = ranks.view(ranks.shape[0], self.shape.num_groups, -1)
+        num_groups = self.shape.num_groups
+        by_group = ranks.view(ranks.shape[0], num_groups, ranks.shape[1] // num_groups)
         group_ranks = by_group.topk(2, dim=-1).values.sum(dim=-1)
         best = group_ranks.topk(self.shape.num_groups_per_tok, dim=-1, sorted=False).indices
         is_left_out = torch.ones_like(group_ranks, dtype=torch.bool).scatter_(-1, best, False)
@@ -57,11 +59,25 @@ class Moe:
     experts: tuple[Mlp, ...]
     shared: Mlp | None
     """All shared experts side by side are one wider MLP; None where the model has none."""
+    native: NativeFeedForward | None = field(init=False, repr=False)
+    """Router and experts as one call, for few rows; None where there is none for these weights"""
+
+    def __post_init__(self) -> None:
+        shared = MlpWeights(self.shared.gate_up, self.shared.down) if self.shared is not None else None
+        router = RouterWeights(self.router.shape, self.router.weight, self.router.selection_bias)
+        experts = [MlpWeights(expert.gate_up, expert.down) for expert in self.experts]
+        object.__setattr__(self, "native", native_feed_forward(shared, router, experts))
 
     def __call__(self, x: Tensor) -> Tensor:
         """x [T, H] to [T, H]."""
+        if self.native is not None and self.native.takes(x):
+            return self.native(x)
+        return self.by_torch(x)
+
+    def by_torch(self, x: Tensor) -> Tensor:
+        """The definition: what a native call must agree with."""
         chosen, weights = self.router(x)
-        out = self.shared(x) if self.shared is not None else torch.zeros_like(x)
+        out = self.shared.by_torch(x) if self.shared is not None else torch.zeros_like(x)
         if x.shape[0] == 1:
             return self._one_token(x, chosen, weights, out)
         return self._many_tokens(x, chosen, weights, out)
@@ -69,7 +85,7 @@ class Moe:
     def _one_token(self, x: Tensor, chosen: Tensor, weights: Tensor, out: Tensor) -> Tensor:
         """Only the chosen experts' weights are read, and nothing is sorted, gathered or copied."""
         for expert, weight in zip(chosen.tolist()[0], weights.tolist()[0], strict=True):
-            out.add_(self.experts[expert](x), alpha=weight)
+            out.add_(self.experts[expert].by_torch(x), alpha=weight)
         return out
 
     def _many_tokens(self, x: Tensor, chosen: Tensor, weights: Tensor, out: Tensor) -> Tensor:
@@ -84,6 +100,6 @@ class Moe:
         if not hit:
             return out
         rows = torch.split_with_sizes(inputs, [count for count in counts if count])
-        results = [expert(of_expert) for expert, of_expert in zip(hit, rows, strict=True)]
+        results = [expert.by_torch(of_expert) for expert, of_expert in zip(hit, rows, strict=True)]
         weighted = torch.cat(results) * weights.flatten()[order].unsqueeze(-1)
         return out.index_add_(0, tokens, weighted.to(out.dtype))

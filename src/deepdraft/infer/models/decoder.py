@@ -20,6 +20,7 @@ from deepdraft.infer.config import ModelConfig
 from deepdraft.infer.kernels.attention import AttentionBackend
 from deepdraft.infer.kv.pool import PagePool
 from deepdraft.infer.layers.forward_pass import ForwardPass, Queries, all_queries, narrowed_queries
+from deepdraft.infer.layers.linear import linear
 from deepdraft.infer.layers.norm import RmsNorm
 from deepdraft.infer.layers.rope import Rotary
 from deepdraft.infer.models.model import Forwarded
@@ -82,7 +83,7 @@ class Decoder:
             x = x.index_select(0, batch.logit_rows)
         else:
             x = self._last_layer(x, batch, forward_pass, queries)
-        logits = F.linear(self.norm(x), self.output)
+        logits = linear(self.norm(x), self.output)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         taps = torch.cat([outputs[tapped] for tapped in tapped_layers], dim=-1) if tapped_layers else None
         return Forwarded(logits, taps)
@@ -91,6 +92,8 @@ class Decoder:
         """[N, H]: the last layer's output of the rows whose logits are wanted. Nothing reads its other rows, so where
         it can be, they aren't computed: of a prompt chunk only the keys and values remain to do."""
         last = len(self.layers) - 1
+        if len(batch.logit_rows) == len(x):  # said by shapes alone: the host asks no device, which a graph needs
+            return self.layers[last](x, last, forward_pass, queries).index_select(0, batch.logit_rows)
         rows = batch.logit_rows.tolist()
         ascending = sorted(set(rows))
         narrowed = narrowed_queries(batch.plan, forward_pass.turns, ascending, self.many_queries)

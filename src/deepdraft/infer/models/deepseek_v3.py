@@ -10,7 +10,7 @@ from torch import Tensor
 
 from deepdraft.infer.config import MlaShape, ModelConfig, MoeShape
 from deepdraft.infer.errors import UnsupportedModel
-from deepdraft.infer.kernels.expanded import fewest_expanded_queries
+from deepdraft.infer.kernels.expanded import TORCH_PRICE, ExpansionPrice, fewest_expanded_queries
 from deepdraft.infer.layers.experts import Moe, Router
 from deepdraft.infer.layers.mla import LatentAttention, LowRankQueries
 from deepdraft.infer.layers.mlp import Mlp
@@ -23,9 +23,14 @@ _LOW_RANK_EPS = 1e-6
 """Of the norms inside latent attention: DeepSeek's code leaves them at its default whatever rms_norm_eps says."""
 
 
-def deepseek_v3(config: ModelConfig, shape: MlaShape, weights: Weights) -> Decoder:
-    """The model with its weights. Raises UsageError where a tensor is missing or has another shape, and
-    UnsupportedModel for an odd width: a rotary pair must start at an even place."""
+def deepseek_v3(
+    config: ModelConfig, shape: MlaShape, weights: Weights, *, price: ExpansionPrice = TORCH_PRICE
+) -> Decoder:
+    """The model with its weights; `price` is that of the back end it will run with.
+
+    Raises UsageError where a tensor is missing or has another shape, and UnsupportedModel for an odd width: a rotary
+    pair must start at an even place.
+    """
     for field in ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"):
         width = getattr(shape, field)
         if width is not None and width % 2:
@@ -47,7 +52,7 @@ def deepseek_v3(config: ModelConfig, shape: MlaShape, weights: Weights) -> Decod
         layer,
         rotary_dim=shape.qk_rope_head_dim,
         many_queries=fewest_expanded_queries(
-            latent_dim=shape.kv_lora_rank, plain_dim=shape.qk_nope_head_dim, value_dim=shape.v_head_dim
+            latent_dim=shape.kv_lora_rank, plain_dim=shape.qk_nope_head_dim, value_dim=shape.v_head_dim, price=price
         ),
     )
 

@@ -7,28 +7,40 @@ import torch
 from deepdraft.errors import UsageError
 from deepdraft.infer.checkpoint.checkpoint import Checkpoint
 from deepdraft.infer.config import MlaShape, ModelConfig
+from deepdraft.infer.kernels.expanded import EXPANSION_PRICES
+from deepdraft.infer.kernels.select import backend_name
 from deepdraft.infer.models.deepseek_v3 import deepseek_v3
 from deepdraft.infer.models.llama import llama
 from deepdraft.infer.models.model import Model
-from deepdraft.infer.models.weights import Weights
-
-_STORED_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+from deepdraft.infer.models.weights import STORED_DTYPES, Weights
 
 
 def load_model(
-    checkpoint: Checkpoint, *, dtype: torch.dtype | None = None, device: torch.device | None = None
+    checkpoint: Checkpoint,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    attention: str | None = None,
 ) -> Model:
     """The model with its weights in `dtype`, which it computes with; sums of attention, norms, the router and logits
     are float32 or wider in any case.
 
     dtype None: float32 on a CPU (its matrix products in bfloat16 can be a hundred times slower), else as stored.
-    Raises UsageError, with its name, for a tensor that is missing, has another shape, or has no place in the model.
+    attention: the back end that it will run with, by name as `kernels.select` takes it; with another one it is as
+    right, but long prompts may take the dearer of two forms.
+
+    Raises UsageError, with its name, for a tensor that is missing, has another shape, or has no place in the model,
+    and for a back end that isn't known.
     """
     device = device or torch.device("cpu")
     config = checkpoint.config
-    weights = Weights(checkpoint, dtype or _default_dtype(config, device), device)
+    stored_dtype = STORED_DTYPES.get(config.dtype)
+    weights = Weights(checkpoint, dtype or _default_dtype(config, device), device, stored_dtype=stored_dtype)
     shape = config.attention
-    model = deepseek_v3(config, shape, weights) if isinstance(shape, MlaShape) else llama(config, shape, weights)
+    if isinstance(shape, MlaShape):
+        model = deepseek_v3(config, shape, weights, price=EXPANSION_PRICES[backend_name(attention, device)])
+    else:
+        model = llama(config, shape, weights)
     _refuse_unread(checkpoint)
     return model
 
@@ -36,7 +48,7 @@ def load_model(
 def _default_dtype(config: ModelConfig, device: torch.device) -> torch.dtype:
     if device.type == "cpu":
         return torch.float32
-    return _STORED_DTYPES.get(config.dtype, torch.bfloat16)
+    return STORED_DTYPES.get(config.dtype, torch.bfloat16)
 
 
 def _refuse_unread(checkpoint: Checkpoint) -> None:

@@ -35,5 +35,9 @@ def decoder(
 
 def mlp(weights: Weights, hidden_size: int, intermediate_size: int) -> Mlp:
     """gate_proj, up_proj and down_proj under the weights' prefix."""
-    parts = [("gate_proj.weight", intermediate_size, None), ("up_proj.weight", intermediate_size, None)]
-    return Mlp(weights.joined(parts, hidden_size), weights.take("down_proj.weight", (hidden_size, intermediate_size)))
+    gate, up, down = "gate_proj.weight", "up_proj.weight", "down_proj.weight"
+    dtype = weights.kept_dtype((gate, up, down))
+    return Mlp(
+        weights.joined([(gate, intermediate_size, None), (up, intermediate_size, None)], hidden_size, dtype=dtype),
+        weights.take(down, (hidden_size, intermediate_size), dtype=dtype),
+    )

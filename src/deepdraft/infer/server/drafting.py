@@ -7,13 +7,14 @@ records added up, so that the counters are the sum of all answers (and of what w
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from deepdraft.infer.control.decision import Reason
 from deepdraft.infer.request import RequestSpeculation
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def usage_fields(requests: Sequence[RequestSpeculation]) -> dict[str, Any]:
     if not requests:
         return {}
     num_draft_tokens = sum(each.num_draft_tokens for each in requests)
+    num_weighed = sum(each.num_weighed_steps for each in requests)
     num_accepted = sum(each.num_accepted_tokens for each in requests)
     histograms = zip_longest(*(each.accepted_len_histogram for each in requests), fillvalue=0)
     return {
@@ -53,8 +55,23 @@ def usage_fields(requests: Sequence[RequestSpeculation]) -> dict[str, Any]:
             "accepted_len_histogram": [sum(counts) for counts in histograms],
             **{name: round(sum(getattr(each, name) for each in requests), _DIGITS) for name in _SECONDS},
             "is_simulated": any(each.is_simulated for each in requests),
+            "rounds_by_reason": _by_reason(each.rounds_by_reason for each in requests),
+            "plain_steps_by_reason": _by_reason(each.plain_steps_by_reason for each in requests),
+            "break_even_len": _mean(sum(each.break_even_len_sum for each in requests), num_weighed),
+            "expected_len": _mean(sum(each.expected_len_sum for each in requests), num_weighed),
         },
     }
+
+
+def _by_reason(counts: Iterable[Mapping[Reason, int]]) -> dict[str, int]:
+    added: Counter[str] = Counter()
+    for each in counts:
+        added.update(each)
+    return dict(sorted(added.items()))
+
+
+def _mean(total: float, count: int) -> float | None:
+    return round(total / count, _DIGITS) if count else None
 
 
 class DraftCounts(Collector):
@@ -65,6 +82,8 @@ class DraftCounts(Collector):
         self._num_nodes = 0
         self._accepted: Counter[int] = Counter()
         """Rounds by accepted_len."""
+        self._decisions: Counter[tuple[str, Reason]] = Counter()
+        """Rounds and plain steps of requests, by why."""
         self._seconds = dict.fromkeys(_TIMES, 0.0)
         self._recent: deque[int] = deque(maxlen=_NUM_RECENT_ROUNDS)
 
@@ -80,6 +99,9 @@ class DraftCounts(Collector):
             self._num_nodes += drafted.num_nodes
             self._accepted[drafted.accepted_len] += 1
             self._recent.append(drafted.accepted_len)
+            if drafted.decision is not None:
+                self._decisions["round", drafted.decision.reason] += 1
+        self._decisions.update(("plain", decision.reason) for decision in record.plain_decisions)
 
     def collect(self) -> Iterator[Metric]:
         """One family a figure."""
@@ -98,6 +120,14 @@ class DraftCounts(Collector):
         yield by_depth
         for name, text in _TIMES.items():
             yield CounterMetricFamily(f"{PREFIX}{name}_seconds", text, self._seconds[name])
+        decisions = CounterMetricFamily(
+            PREFIX + "decisions",
+            "Rounds and plain steps of requests, by why: pays, probe, learning, below_break_even, ...",
+            labels=["step", "reason"],
+        )
+        for labels, count in sorted(self._decisions.items()):
+            decisions.add_metric(labels, count)
+        yield decisions
         if self._recent:
             yield GaugeMetricFamily(
                 PREFIX + "acceptance_len",

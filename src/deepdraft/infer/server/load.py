@@ -18,6 +18,7 @@ from deepdraft.errors import UsageError
 from deepdraft.infer.checkpoint.checkpoint import Checkpoint
 from deepdraft.infer.checkpoint.embedded import embedded_model_path
 from deepdraft.infer.checkpoint.open import open_checkpoint
+from deepdraft.infer.control.decision import SpeculationMode
 from deepdraft.infer.drafters.dflash import DflashDrafter
 from deepdraft.infer.drafters.drafter import Drafter
 from deepdraft.infer.drafters.open import open_drafter
@@ -55,7 +56,8 @@ def load_service(settings: ServeSettings) -> Service:
     checkpoint = open_checkpoint(path)
     max_context_len = context_limit(checkpoint.config, settings.max_context_len)
     tokenizer = checkpoint.tokenizer()
-    model = load_model(checkpoint, dtype=_dtype(settings.dtype), device=_DEVICE)
+    dtype = _dtype(settings.dtype)
+    model = load_model(checkpoint, dtype=dtype, device=_DEVICE, attention=settings.attention_backend)
     drafter = _drafter(settings, model)
     speculation = _speculation(settings)
     layers = () if drafter is None else drafter.kv_layers
@@ -100,7 +102,9 @@ def _drafter(settings: ServeSettings, model: Model) -> Drafter | None:
 
 
 def _speculation(settings: ServeSettings) -> SpeculationSettings:
+    usual_mode: SpeculationMode = "auto" if settings.simulate_acceptance_len is None else "always"
     return SpeculationSettings(
+        mode=settings.speculation or usual_mode,
         tree_budget=settings.tree_budget or DEFAULT_TREE_BUDGET,
         tree_top_k=settings.tree_top_k or DEFAULT_TREE_TOP_K,
         is_spine_first=settings.is_spine_first,
@@ -185,6 +189,7 @@ def _shown_drafting(
     element_bytes = engine.pool.layout.dtype.itemsize
     return {
         "method": drafter.name,
+        "mode": speculation.mode,
         "drafter": settings.drafter,
         "draft_len": drafter.draft_len,
         "block_size": dflash.block_size if dflash else None,

@@ -207,8 +207,9 @@ def _drafting_lines(facts: Mapping[str, Any]) -> list[str]:
         sink = f" and the first {drafting['draft_sink']}" if drafting["draft_sink"] else ""
         window = f", sees the last {drafting['draft_window']} tokens{sink}"
     kv_bytes = drafting["kv_bytes_per_token"]
+    when = {"auto": "where it pays", "always": "at every step", "never": "NEVER, it only looks on"}[drafting["mode"]]
     lines = [
-        f"drafter {drafting['method']} ({drafting['drafter']}): {shape}, up to {draft_len} deep{window}; "
+        f"drafter {drafting['method']} ({drafting['drafter']}), {when}: {shape}, up to {draft_len} deep{window}; "
         f"KV {kv_bytes} of {facts['kv_bytes_per_token']} bytes a token, "
         f"{_size(kv_bytes * facts['kv_pool_tokens'])} of the pool"
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from deepdraft.infer.control.decision import SpeculationMode
+
 EMBEDDED = "embedded"
 """The model that ships with the package."""
 
@@ -51,6 +53,8 @@ class ServeSettings:
     tree_top_k: int | None = None
     """Candidates of each depth; 1: a chain."""
     is_spine_first: bool = False
+    speculation: SpeculationMode | None = None
+    """When to draft. None: auto; always where acceptance is simulated."""
     draft_window: int | None = None
     """Tokens of the context's end that the drafter sees. None: what its folder says."""
     draft_sink: int | None = None

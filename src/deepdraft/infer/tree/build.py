@@ -69,4 +69,4 @@ def build_tree(
         ranks.append(path)
         offer(parent, rank + 1)
         offer(node, 0)
-    return DraftTree(tuple(token_ids), tuple(parents), tuple(map(len, ranks)))
+    return DraftTree(tuple(token_ids), tuple(parents), tuple(map(len, ranks)), tuple(scores))

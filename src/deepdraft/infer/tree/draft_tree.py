@@ -7,7 +7,7 @@ How a tree is chosen is `build`'s business. A tree never changes; its derived fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,8 @@ class DraftTree:
     """A parent comes before its children; -1 for node 0."""
     depths: tuple[int, ...]
     """Below node 0, which is 0: a node's row has the position of node 0 plus this."""
+    log_probs: tuple[float, ...] = field(default=(), compare=False)
+    """How likely the drafter held each node's path, natural logarithm; 0 for node 0. Empty: not said."""
 
     @classmethod
     def of(cls, token_ids: Sequence[int], parents: Sequence[int]) -> DraftTree:
@@ -66,7 +68,7 @@ class DraftTree:
         if not 0 <= num_nodes <= self.num_nodes:
             raise ValueError(f"a tree of {self.num_nodes} nodes has no prefix of {num_nodes}")
         stop = num_nodes + 1
-        return DraftTree(self.token_ids[:stop], self.parents[:stop], self.depths[:stop])
+        return DraftTree(self.token_ids[:stop], self.parents[:stop], self.depths[:stop], self.log_probs[:stop])
 
     @cached_property
     def first_children(self) -> tuple[int, ...]:

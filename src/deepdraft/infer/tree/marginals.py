@@ -48,12 +48,12 @@ def marginals(logits: Tensor, top_k: int) -> tuple[Marginals, ...]:
     """
     if top_k < 1:
         raise ValueError(f"top_k must be 1 or more: {top_k}")
-    scores = logits.float()
-    top = scores.topk(min(top_k, scores.shape[-1]))
-    log_probs = top.values - scores.logsumexp(dim=-1, keepdim=True)
+    # On a CPU log_softmax takes half as long as logsumexp, though it writes as much as it reads.
+    top = logits.log_softmax(dim=-1, dtype=torch.float32).topk(min(top_k, logits.shape[-1]))
     # As bits of one integer type both go over in one copy.
-    both = torch.stack((log_probs.view(torch.int32), top.indices.to(torch.int32))).cpu().numpy()
+    both = torch.stack((top.values.view(torch.int32), top.indices.to(torch.int32))).cpu().numpy()
     found, token_ids = both[0].view(np.float32), both[1].astype(np.int64)
-    order = np.lexsort((token_ids, -found))
-    found, token_ids = np.take_along_axis(found, order, -1), np.take_along_axis(token_ids, order, -1)
+    if (found[..., 1:] == found[..., :-1]).any():
+        order = np.lexsort((token_ids, -found))
+        found, token_ids = np.take_along_axis(found, order, -1), np.take_along_axis(token_ids, order, -1)
     return tuple(Marginals(found[row], token_ids[row]) for row in range(len(found)))

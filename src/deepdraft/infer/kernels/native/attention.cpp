@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <new>
-#include <string>
 #include <vector>
 
+#include "buffer.h"
+#include "instruction_sets.h"
 #include "piece.h"
 #include "threads.h"
 
@@ -22,51 +22,6 @@ constexpr int kTasksPerThread = 4;     // evens out tasks of unequal size, and c
 constexpr double kReadRows = 8;        // reading a token takes as long as multiplying it by so many query rows
 constexpr double kMinTaskWork = 1 << 20;  // numbers read and multiplied; some 20 to 50 us
 constexpr float kLn2 = 0.693147180559945309f;
-
-struct InstructionSet {
-  const char *name;
-  Kernel kernel;
-};
-
-const std::vector<InstructionSet> &instruction_sets() {
-  static const std::vector<InstructionSet> found = [] {
-    std::vector<InstructionSet> sets;
-#if defined(DEEPDRAFT_AVX512)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-      sets.push_back({"avx512", avx512::attend});
-    }
-#endif
-#if defined(DEEPDRAFT_AVX2)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.push_back({"avx2", avx2::attend});
-#endif
-    sets.push_back({"portable", portable::attend});
-    return sets;
-  }();
-  return found;
-}
-
-// Memory that a thread keeps for its next call: fresh pages would cost more than a short attention.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(const Buffer &) = delete;
-  ~Buffer() { std::free(memory_); }
-
-  float *floats(long count) {
-    if (count <= count_) return memory_;
-    std::free(memory_);
-    void *memory = nullptr;
-    count_ = posix_memalign(&memory, 64, sizeof(float) * count) == 0 ? count : 0;
-    memory_ = count_ ? static_cast<float *>(memory) : nullptr;
-    if (memory_ == nullptr) throw std::bad_alloc();
-    return memory_;
-  }
-
- private:
-  float *memory_ = nullptr;
-  long count_ = 0;
-};
 
 thread_local Buffer working, unsplit, split_results;
 
@@ -208,23 +163,9 @@ void attend(const DeepdraftAttention &attention, DeepdraftThreads &threads, Kern
 
 extern "C" {
 
-const char *deepdraft_fingerprint(void) { return DEEPDRAFT_FINGERPRINT; }
-
-const char *deepdraft_instruction_sets(void) {
-  static const std::string names = [] {
-    std::string joined;
-    for (const auto &set : deepdraft::instruction_sets()) {
-      if (!joined.empty()) joined += ",";
-      joined += set.name;
-    }
-    return joined;
-  }();
-  return names.c_str();
-}
-
 int32_t deepdraft_attend(const DeepdraftAttention *attention, DeepdraftThreads *threads, int32_t instruction_set) {
   try {
-    deepdraft::attend(*attention, *threads, deepdraft::instruction_sets()[instruction_set].kernel);
+    deepdraft::attend(*attention, *threads, deepdraft::instruction_sets()[instruction_set].attend);
     return 0;
   } catch (const std::bad_alloc &) {
     return 1;

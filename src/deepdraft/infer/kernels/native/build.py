@@ -1,4 +1,4 @@
-"""Build the native attention library with this machine's C++ compiler.
+"""Build the native library, attention and feed-forward, with this machine's C++ compiler.
 
     python -m deepdraft.infer.kernels.native.build
 
@@ -26,6 +26,8 @@ LIBRARY = FOLDER / "libdeepdraft_attention.so"
 """Where the library is, once built; the name is the same on every system."""
 COMMAND = "python -m deepdraft.infer.kernels.native.build"
 TIMEOUT_S = 300
+OF_EACH_SET = ("kernel", "product")
+OF_ALL_SETS = ("attention", "experts", "instruction_sets", "linear", "router", "threads")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-pthread")
 
 
@@ -35,7 +37,7 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """What `kernel.cpp` is compiled for."""
+    """What the sources OF_EACH_SET are compiled for."""
 
     name: str
     lanes: int
@@ -97,11 +99,13 @@ def _compiled(compiler: Sequence[str], scratch: Path, extra_flags: Sequence[str]
         sets += [one for one in X86 if _knows(compiler, one, scratch)]
     objects = []
     for one in sets:
-        objects.append(scratch / f"{one.name}.o")
         defined = (f"-DDEEPDRAFT_SET={one.name}", f"-DDEEPDRAFT_LANES={one.lanes}")
-        _run([*compiler, *FLAGS, *extra_flags, *one.flags, *defined, "-c", "kernel.cpp", "-o", str(objects[-1])])
+        for source in OF_EACH_SET:
+            objects.append(scratch / f"{source}.{one.name}.o")
+            compiled = ("-c", f"{source}.cpp", "-o", str(objects[-1]))
+            _run([*compiler, *FLAGS, *extra_flags, *one.flags, *defined, *compiled])
     known = [f"-DDEEPDRAFT_{one.name.upper()}" for one in sets] + [f'-DDEEPDRAFT_FINGERPRINT="{fingerprint()}"']
-    for source in ("attention", "threads"):
+    for source in OF_ALL_SETS:
         objects.append(scratch / f"{source}.o")
         _run([*compiler, *FLAGS, *extra_flags, *known, "-c", f"{source}.cpp", "-o", str(objects[-1])])
     library = scratch / LIBRARY.name

@@ -1,4 +1,4 @@
-"""The built library through ctypes: its call's structure (`attention.h`), its threads, and where it is."""
+"""The built library through ctypes: its calls' structures (`attention.h`, `experts.h`), threads, where it is."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ class Attention(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("num_requests", "num_heads", "num_kv_heads")),
         *((name, ctypes.c_int32) for name in ("key_dim", "value_dim", "page_size", "dtype")),
         ("scale", ctypes.c_float),
+    )
+
+
+class Experts(ctypes.Structure):
+    """`DeepdraftExperts` of experts.h, which says what the fields are."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("router", "selection_bias", "gate_up", "down")),
+        *((name, ctypes.c_void_p) for name in ("shared_gate_up", "shared_down")),
+        *((name, ctypes.c_int32) for name in ("hidden_dim", "inner_dim", "shared_dim", "num_experts")),
+        *((name, ctypes.c_int32) for name in ("num_experts_per_tok", "num_groups", "num_groups_per_tok")),
+        *((name, ctypes.c_int32) for name in ("is_normalised", "dtype")),
+        ("weight_scale", ctypes.c_float),
     )
 
 
@@ -66,7 +79,23 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     library.deepdraft_instruction_sets.restype = ctypes.c_char_p
     library.deepdraft_attend.restype = ctypes.c_int32
     library.deepdraft_attend.argtypes = (ctypes.POINTER(Attention), ctypes.c_void_p, ctypes.c_int32)
+    addresses = (ctypes.c_void_p,) * 3
+    library.deepdraft_feed_forward.restype = ctypes.c_int32
+    library.deepdraft_feed_forward.argtypes = (*addresses, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)
+    library.deepdraft_linear.restype = ctypes.c_int32
+    library.deepdraft_linear.argtypes = (
+        *addresses,
+        *((ctypes.c_int32,) * 4),
+        ctypes.c_void_p,
+        ctypes.c_int32,
+    )
     return library
+
+
+@cache
+def shared_threads(num_threads: int) -> Threads:
+    """Those that all layers' feed-forwards use, one set for each number. Raises NotBuilt."""
+    return Threads(load(), num_threads)
 
 
 def instruction_sets(library: ctypes.CDLL) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import torch
@@ -19,7 +19,7 @@ from deepdraft.infer.kernels.plan import AttentionPlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
-    """The lists of attention.h. Arrays are int32."""
+    """The lists of attention.h. Arrays are int32, and are not changed."""
 
     page_size: int
     qo_indptr: array[int]
@@ -30,12 +30,16 @@ class Lists:
     tail_masks: ctypes.Array[ctypes.c_void_p]
     masks: tuple[Tensor | None, ...]
     """What tail_masks points to"""
+    fields: Mapping[str, int] = field(init=False)
+    """By name, what `library.Attention` says of these lists, made once for all layers; the addresses last as long as
+    this object."""
 
-    def addresses(self) -> dict[str, int]:
-        """By field of `library.Attention`; they last as long as this object."""
+    def __post_init__(self) -> None:
         names = ("qo_indptr", "kv_indptr", "kv_indices", "kv_lens", "prefix_lens")
-        found = {name: getattr(self, name).buffer_info()[0] for name in names}
-        return {**found, "tail_masks": ctypes.addressof(self.tail_masks)}
+        addresses = {name: getattr(self, name).buffer_info()[0] for name in names}
+        sizes = {"num_requests": len(self.kv_lens), "page_size": self.page_size}
+        found = {**addresses, **sizes, "tail_masks": ctypes.addressof(self.tail_masks)}
+        object.__setattr__(self, "fields", found)  # frozen, and this follows from the rest
 
 
 def lists_of(plan: AttentionPlan) -> Lists:

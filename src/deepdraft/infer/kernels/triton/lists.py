@@ -1,21 +1,27 @@
 """A plan's lists where the kernels read them: on the device, in tensors whose sizes are maxima.
 
 A CUDA graph is captured once with lists of fixed maxima and replayed after `load` has put another plan into the same
-memory; without a graph the maxima are the plan's own.
+memory; without a graph the maxima are the plan's own. All lists are views of one block, so that a step's are one copy
+from the host.
 
 Letters as in `plan`; W words of 64 tail columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from deepdraft.infer.kernels.plan import AttentionPlan
 
 WORD_BITS = 64
+ALIGNED_WORDS = 2
+"""Each list starts at a multiple of 16 bytes, which the kernels are compiled for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +64,13 @@ class DeviceLists:
 
     maxima: Maxima
     page_size: int
-    qo_indptr: Tensor
-    """int32 [max R + 1]"""
-    kv_indptr: Tensor
-    """int32 [max R + 1], counted in pages"""
-    kv_indices: Tensor
-    """int32 [max P]"""
-    kv_lens: Tensor
-    """int32 [max R]"""
-    tail_bits: Tensor
-    """int64 [max T, W]: bit j % 64 of word j // 64 says whether the query sees its request's query j"""
+    on_device: Block
+    on_host: Block
 
     @classmethod
     def empty(cls, maxima: Maxima, *, page_size: int, device: torch.device) -> DeviceLists:
         """Lists of no requests."""
-
-        def zeros(*size: int, dtype: torch.dtype = torch.int32) -> Tensor:
-            return torch.zeros(size, dtype=dtype, device=device)
-
-        return cls(
-            maxima,
-            page_size,
-            qo_indptr=zeros(maxima.num_requests + 1),
-            kv_indptr=zeros(maxima.num_requests + 1),
-            kv_indices=zeros(max(1, maxima.num_pages)),
-            kv_lens=zeros(max(1, maxima.num_requests)),
-            tail_bits=zeros(maxima.num_rows, max(1, -(-maxima.query_len // WORD_BITS)), dtype=torch.int64),
-        )
+        return cls(maxima, page_size, Block.of(maxima, device), Block.of(maxima, torch.device("cpu")))
 
     @classmethod
     def of(cls, plan: AttentionPlan) -> DeviceLists:
@@ -93,6 +79,31 @@ class DeviceLists:
         lists.load(plan)
         return lists
 
+    @property
+    def qo_indptr(self) -> Tensor:
+        """int32 [max R + 1]"""
+        return self.on_device.qo_indptr
+
+    @property
+    def kv_indptr(self) -> Tensor:
+        """int32 [max R + 1], counted in pages"""
+        return self.on_device.kv_indptr
+
+    @property
+    def kv_indices(self) -> Tensor:
+        """int32 [max P]"""
+        return self.on_device.kv_indices
+
+    @property
+    def kv_lens(self) -> Tensor:
+        """int32 [max R]"""
+        return self.on_device.kv_lens
+
+    @property
+    def tail_bits(self) -> Tensor:
+        """int64 [max T, W]: bit j % 64 of word j // 64 says whether the query sees its request's query j"""
+        return self.on_device.tail_bits
+
     def load(self, plan: AttentionPlan) -> None:
         """Put a plan's lists in place of these. Raises ValueError without room, or for another page size."""
         wanted = Maxima.of(plan)
@@ -100,30 +111,61 @@ class DeviceLists:
             raise ValueError(f"pages of {plan.page_size} tokens for lists of pages of {self.page_size}")
         if not self.maxima.has_room_for(wanted):
             raise ValueError(f"{wanted} exceeds {self.maxima}")
-        num_requests, num_rows = wanted.num_requests, wanted.num_rows
-        self.qo_indptr[: num_requests + 1] = plan.qo_indptr
-        self.qo_indptr[num_requests + 1 :] = num_rows
-        self.kv_indptr[: num_requests + 1] = plan.kv_indptr
-        self.kv_indices[: wanted.num_pages] = plan.kv_indices
-        self.kv_lens[:num_requests] = torch.tensor(plan.kv_lens, dtype=torch.int32)
-        self.kv_lens[num_requests:] = 0
-        self.tail_bits[:num_rows] = tail_bits(plan, self.tail_bits.shape[1]).to(self.tail_bits.device)
+        num_requests, host = wanted.num_requests, self.on_host
+        host.qo_indptr[: num_requests + 1] = _int32([0, *accumulate(plan.query_lens)])
+        host.qo_indptr[num_requests + 1 :] = wanted.num_rows
+        host.kv_indptr[: num_requests + 1] = _int32([0, *accumulate(map(len, plan.pages))])
+        host.kv_lens[:num_requests] = _int32(plan.kv_lens)
+        host.kv_lens[num_requests:] = 0
+        host.tail_bits[: wanted.num_rows] = tail_bits(plan, host.tail_bits.shape[1])
+        listed = host.kv_indices.numpy()
+        stop = 0
+        for pages in plan.pages:
+            start, stop = stop, stop + len(pages)
+            listed[start:stop] = pages
+        # The pages come last: of them only those that are listed are copied.
+        num_words = host.words.numel() - (host.kv_indices.numel() - stop) // 2
+        self.on_device.words[:num_words].copy_(host.words[:num_words])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Memory for the lists of one step, and the lists as views of it."""
+
+    words: Tensor
+    """int64"""
+    tail_bits: Tensor
+    qo_indptr: Tensor
+    kv_indptr: Tensor
+    kv_lens: Tensor
+    kv_indices: Tensor
+
+    @classmethod
+    def of(cls, maxima: Maxima, device: torch.device) -> Block:
+        """Zeros."""
+        num_requests, num_tail_words = maxima.num_requests, max(1, -(-maxima.query_len // WORD_BITS))
+        bits_size = maxima.num_rows * num_tail_words
+        lens = (num_requests + 1, num_requests + 1, max(1, num_requests), max(1, maxima.num_pages))
+        word_sizes = [_aligned(bits_size), *(_aligned(-(-length // 2)) for length in lens)]
+        words = torch.zeros(sum(word_sizes), dtype=torch.int64, device=device)
+        bits, *lists = words.split_with_sizes(word_sizes)
+        shortened = (listed.view(torch.int32)[:length] for listed, length in zip(lists, lens, strict=True))
+        return cls(words, bits[:bits_size].view(maxima.num_rows, num_tail_words), *shortened)
 
 
 def tail_bits(plan: AttentionPlan, num_words: int) -> Tensor:
     """int64 [T, num_words] on the CPU: each query's row of its request's tail mask, causal where there is none."""
-    own_index = torch.cat([torch.arange(query_len) for query_len in plan.query_lens or (0,)])
-    first_bits = torch.arange(num_words) * WORD_BITS
-    num_seen = (own_index[:, None] + 1 - first_bits).clamp(0, WORD_BITS)
-    bits = torch.where(num_seen == WORD_BITS, -1, (1 << num_seen.clamp(max=WORD_BITS - 1)) - 1)
+    bits = np.zeros((sum(plan.query_lens), num_words * WORD_BITS // 8), dtype=np.uint8)
     for (first, stop), mask in zip(plan.query_rows, plan.tail_masks, strict=True):
-        if mask is not None:
-            bits[first:stop] = _packed(mask.cpu(), num_words)
-    return bits
+        seen = np.tri(stop - first, dtype=np.bool_) if mask is None else mask.cpu().numpy()
+        packed = np.packbits(seen, axis=1, bitorder="little")
+        bits[first:stop, : packed.shape[1]] = packed
+    return torch.from_numpy(bits.view("<i8"))
 
 
-def _packed(mask: Tensor, num_words: int) -> Tensor:
-    """bool [q, q] as int64 [q, num_words]"""
-    padded = torch.zeros(len(mask), num_words * WORD_BITS, dtype=torch.int64)
-    padded[:, : mask.shape[1]] = mask
-    return (padded.view(len(mask), num_words, WORD_BITS) << torch.arange(WORD_BITS)).sum(dim=-1)
+def _int32(numbers: Sequence[int]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+def _aligned(num_words: int) -> int:
+    return -(-num_words // ALIGNED_WORDS) * ALIGNED_WORDS

@@ -1,0 +1,83 @@
+"""What is decided about one step, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deepdraft.infer.control.acceptance import Drafts
+from deepdraft.infer.control.costs import RowCosts
+from deepdraft.infer.control.decision import Decision, Reason
+
+EXPLORING: tuple[Reason, ...] = ("probe", "learning")
+"""Reasons of what is done to find out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """A request that decodes in a step."""
+
+    request_id: str
+    context_len: int
+    can_draft: bool = True
+    """Whether there is use for drafts: not for the last token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Of one step; of each of its requests in order."""
+
+    requests: tuple[Decoding, ...]
+    decisions: tuple[Decision, ...]
+    drafting: tuple[bool, ...]
+    """Whether it is to draft."""
+    rate_tok_s: float | None = None
+    """What drafts are held against; None: nothing is weighed."""
+    base_s: float | None = None
+    """Expected seconds of the step without what is done to find out."""
+    base_gain: float = 0.0
+    """And draft tokens of those who do that."""
+    costs: RowCosts | None = None
+    is_whole: bool = False
+    """What is drafted to find out is verified whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one request of a plan."""
+
+    drafts: Drafts | None = None
+    """Its tree, of 0 nodes where the drafter had nothing to propose; None: it was not asked."""
+    num_nodes: int = 0
+    """Of its tree that were verified; 0: it was decoded plainly."""
+    accepted_len: int = 0
+
+
+def alike(requests: Sequence[Decoding], reason: Reason, *, drafts: bool = False) -> Plan:
+    """Nothing is weighed."""
+    return Plan(
+        requests=tuple(requests),
+        decisions=tuple(Decision(reason=reason if each.can_draft else "ending") for each in requests),
+        drafting=tuple(drafts and each.can_draft for each in requests),
+    )
+
+
+class Standing:
+    """A plan, for as long as it stands."""
+
+    def __init__(self, plan: Plan | None = None, num_steps: int = 0) -> None:
+        """For so many steps more; one with anything done to find out stands for none."""
+        is_exploring = plan is None or any(each.reason in EXPLORING for each in plan.decisions)
+        self._plan = None if is_exploring else plan
+        self._num_left = num_steps
+
+    def of(self, requests: Sequence[Decoding]) -> Plan | None:
+        """The same for the next step, if these are the same requests."""
+        plan = self._plan
+        if plan is None or not self._num_left or len(plan.requests) != len(requests):
+            return None
+        for before, now in zip(plan.requests, requests, strict=True):
+            if before.request_id != now.request_id or before.can_draft != now.can_draft:
+                return None
+        self._num_left -= 1
+        return replace(plan, requests=tuple(requests))
