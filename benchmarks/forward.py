@@ -1,13 +1,14 @@
-"""Plain prefill and decode of our model code against transformers' on the same folder, in one process.
+"""Plain prefill and decode of our engine against transformers' model of the same folder, in one process.
 
     python -m benchmarks.forward [--model FOLDER] [--context-lens 1k,8k,32k] [--threads N] [--json FILE]
+                                 [--backend NAME]
 
-Both sides compute in float32, greedily, with random token ids as the prompt. Ours: pages of 16 tokens, prompt chunks
-of 512, the `torch` attention back end; no scheduler, no sampler, no server. transformers: SDPA attention,
-`DynamicCache`, logits of the last token only; the prompt in one pass and in chunks of 512 too. After the first length
-of two chunks or more only the faster of these two goes on. The sides take turns in every round, so that what slows
-the machine slows both; a ratio is the median of the rounds' own ratios, with their range. The tokens that the two
-decode are compared: a benchmark of two models that don't agree is none.
+Both sides compute in float32, greedily, with random token ids as the prompt. Ours: the engine, scheduler and sampler
+included, as it is set up by default (pages of 16 tokens, the fastest attention back end), without the radix cache; no
+server. transformers: SDPA attention, `DynamicCache`, logits of the last token only; the prompt in one pass and in
+chunks of 512. After the first length of two chunks or more only the faster of these two goes on. The sides take turns
+in every round, so that what slows the machine slows both; a ratio is the median of the rounds' own ratios, with their
+range. The tokens that the two decode are compared: a benchmark of two models that don't agree is none.
 
 Leaves out: batches, sampling, loading, memory, and transformers' `generate` (its loop costs more than the one here).
 Needs the development environment (transformers). The default takes about 5 minutes on two quiet cores, nearly all of
@@ -30,17 +31,16 @@ from typing import Any, Protocol
 import torch
 
 from benchmarks.peers.machine import machine
-from deepdraft.infer.batch import Batch
 from deepdraft.infer.checkpoint.embedded import embedded_model_path
 from deepdraft.infer.checkpoint.open import open_checkpoint
-from deepdraft.infer.kernels.plan import AttentionPlan
-from deepdraft.infer.kernels.select import attention_backend
-from deepdraft.infer.kv.layout import kv_layout
-from deepdraft.infer.kv.pool import PagePool
+from deepdraft.infer.engine import Engine
+from deepdraft.infer.kernels.select import AUTO
 from deepdraft.infer.models.load import load_model
+from deepdraft.infer.request import Request, SamplingParams
+from deepdraft.infer.settings import DEFAULT_CHUNK_LEN, DEFAULT_PAGE_SIZE, EngineSettings
 
-PAGE_SIZE = 16
 CHUNK_LEN = 512
+"""Of transformers' prompts, where they are cut"""
 DECODE_LEN = 24
 WARM_UP_LEN = 200
 ROUNDS = {1024: 5, 8192: 3}
@@ -60,45 +60,38 @@ class Side(Protocol):
 
 
 class Ours:
-    """Our decoder over a pool that just holds the longest sequence."""
+    """Our engine with a pool that just holds the longest sequence."""
 
-    def __init__(self, folder: Path, *, max_len: int, chunk_len: int) -> None:
-        self.name = f"deepdraft, chunks of {chunk_len}"
-        self._model = load_model(open_checkpoint(folder))
-        self._pool = PagePool(
-            kv_layout(self._model.config, page_size=PAGE_SIZE, dtype=torch.float32), -(-max_len // PAGE_SIZE)
+    def __init__(self, folder: Path, *, max_len: int, backend: str) -> None:
+        self.name = f"deepdraft, attention {backend}"
+        checkpoint = open_checkpoint(folder)
+        settings = EngineSettings(
+            max_context_len=max_len,
+            kv_pool_tokens=-(-max_len // DEFAULT_PAGE_SIZE) * DEFAULT_PAGE_SIZE,
+            chunk_len=DEFAULT_CHUNK_LEN,
+            attention_backend=backend,
+            has_radix_cache=False,
         )
-        self._pages = self._pool.allocate(self._pool.num_pages)
-        self._attention = attention_backend("torch", torch.device("cpu"))
-        self._chunk_len = chunk_len
-        self._num_tokens = 0
+        self._engine = Engine(load_model(checkpoint), checkpoint.tokenizer(), settings)
 
     def prefill(self, token_ids: Sequence[int]) -> int:
         """As Side.prefill."""
-        self._num_tokens = 0
-        for first in range(0, len(token_ids), self._chunk_len):
-            chunk = token_ids[first : first + self._chunk_len]
-            found = self._run(chunk, has_logits=first + len(chunk) == len(token_ids))
-        return found
+        if self._engine.abort("asked"):
+            self._engine.step()
+        max_tokens = self._engine.settings.max_context_len - len(token_ids)
+        sampling = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
+        self._engine.submit(Request(request_id="asked", prompt_token_ids=tuple(token_ids), sampling=sampling))
+        return self._next()
 
     def decode(self, token_id: int) -> int:
-        """As Side.decode."""
-        return self._run([token_id], has_logits=True)
+        """As Side.decode: the engine goes on from the token that it gave last."""
+        return self._next()
 
-    def _run(self, token_ids: Sequence[int], *, has_logits: bool) -> int:
-        start, stop = self._num_tokens, self._num_tokens + len(token_ids)
-        positions = torch.arange(start, stop)
-        plan = AttentionPlan.of(
-            page_size=PAGE_SIZE,
-            query_lens=[len(token_ids)],
-            kv_lens=[stop],
-            pages=[self._pages[: -(-stop // PAGE_SIZE)]],
-        )
-        rows = torch.tensor([len(token_ids) - 1] if has_logits else [], dtype=torch.int64)
-        batch = Batch(torch.tensor(token_ids), positions, positions + self._pages[0] * PAGE_SIZE, plan, rows)
-        logits = self._model.forward(batch, self._pool, self._attention).logits
-        self._num_tokens = stop
-        return int(logits[0].argmax()) if has_logits else -1
+    def _next(self) -> int:
+        while True:
+            for output in self._engine.step():
+                if output.token_ids:
+                    return output.token_ids[0]
 
 
 class Transformers:
@@ -207,27 +200,52 @@ def _compared(ours: Sequence[float], theirs: Sequence[float]) -> str:
     )
 
 
-def main() -> int:
-    """Measure and print the table."""
-    arguments = _arguments()
-    torch.set_num_threads(arguments.threads or torch.get_num_threads())
-    folder, lens = arguments.model or embedded_model_path(), sorted(arguments.context_lens)
+def all_rounds(folder: Path, context_lens: Sequence[int], *, chunk_len: int, backend: str) -> tuple[list[Round], str]:
+    """Every round at every length, and the name of our side. chunk_len: of transformers' prompts."""
+    lens = sorted(context_lens)
     model = _transformers().AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="sdpa"
     )
-    ours = Ours(folder, max_len=lens[-1] + DECODE_LEN + 1, chunk_len=arguments.chunk_len)
-    theirs: list[Side] = [Transformers(model, chunk_len=None), Transformers(model, chunk_len=arguments.chunk_len)]
+    ours = Ours(folder, max_len=lens[-1] + DECODE_LEN + 2, backend=backend)
+    theirs: list[Side] = [Transformers(model, chunk_len=None), Transformers(model, chunk_len=chunk_len)]
     sides: list[Side] = [ours, *theirs]
     for side in sides:
         one_round(side, list(range(WARM_UP_LEN)), 4)
     rounds: list[Round] = []
     for context_len in lens:
         rounds += measured(sides, context_len, model.config.vocab_size)
-        if len(sides) > 2 and context_len >= 2 * arguments.chunk_len:  # the slower way would take minutes at 32k
+        if len(sides) > 2 and context_len >= 2 * chunk_len:  # the slower way would take minutes at 32k
             name = faster([r for r in rounds if r.context_len == context_len], [side.name for side in theirs])
             sides = [ours, *(side for side in theirs if side.name == name)]
-    print(f"{folder.name}, float32, {torch.get_num_threads()} threads, torch {torch.__version__}; {machine()}\n")
-    print("\n".join(table(rounds, ours.name)))
+    return rounds, ours.name
+
+
+def head(folder: Path) -> str:
+    """What the figures were taken with."""
+    return f"{folder.name}, float32, {torch.get_num_threads()} threads, torch {torch.__version__}; {machine()}\n"
+
+
+def least_ratios(rounds: Sequence[Round], ours: str) -> tuple[float, float]:
+    """Ours over theirs, prefill and decode: the least of the lengths' and sides' median ratios."""
+    prefill, decode = [], []
+    for context_len, name in dict.fromkeys((r.context_len, r.side) for r in rounds if r.side != ours):
+        mine, theirs = ([r for r in rounds if (r.context_len, r.side) == (context_len, s)] for s in (ours, name))
+        pairs = list(zip(mine, theirs, strict=True))
+        prefill.append(statistics.median(other.prefill_s / one.prefill_s for one, other in pairs))
+        decode.append(statistics.median(other.decode_step_s / one.decode_step_s for one, other in pairs))
+    return min(prefill), min(decode)
+
+
+def main() -> int:
+    """Measure and print the table."""
+    arguments = _arguments()
+    torch.set_num_threads(arguments.threads or torch.get_num_threads())
+    folder = arguments.model or embedded_model_path()
+    rounds, ours = all_rounds(
+        folder, arguments.context_lens, chunk_len=arguments.chunk_len, backend=arguments.backend
+    )
+    print(head(folder))
+    print("\n".join(table(rounds, ours)))
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(each) for each in rounds]))
     return 0
@@ -250,7 +268,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="a Hugging Face folder (default: the embedded model)")
     parser.add_argument("--context-lens", type=_lens, default=_lens("1k,8k,32k"))
-    parser.add_argument("--chunk-len", type=int, default=CHUNK_LEN)
+    parser.add_argument("--chunk-len", type=int, default=CHUNK_LEN, help="of transformers' prompts (%(default)s)")
+    parser.add_argument("--backend", default=AUTO, help="of our attention: auto, native, torch (%(default)s)")
     parser.add_argument("--threads", type=int, help="of torch (default: its own choice, one per core)")
     parser.add_argument("--json", type=Path, help="write the rounds here")
     return parser.parse_args()

@@ -11,11 +11,11 @@ import torch
 
 from benchmarks.peers.machine import machine
 from deepdraft.errors import DeepdraftError
+from deepdraft.infer.components.attention import EMBEDDED, KIMI, Layer
 from deepdraft.infer.kernels.select import BACKENDS, attention_backend
 from deepdraft.units import token_counts
 
 from . import section
-from .case import EMBEDDED, KIMI, Layer
 
 PARTS = ("attention", "pages", "forms", "kernels", "requests")
 

@@ -26,6 +26,7 @@ import torch
 import triton
 from torch import Tensor
 
+from deepdraft.infer.components.attention import DECODE, KIMI, KINDS, ONE_RUN, TREE, Kind, plan_of
 from deepdraft.infer.kernels.attention import Attended
 from deepdraft.infer.kernels.plan import AttentionPlan, LayerKv
 from deepdraft.infer.kernels.reference import ReferenceAttention
@@ -34,8 +35,6 @@ from deepdraft.infer.kernels.triton.move import RowMover
 from deepdraft.infer.kernels.triton.tile import Splitting
 from deepdraft.infer.kernels.triton_backend import TritonAttention
 from deepdraft.units import token_counts, tokens_text
-
-from .case import DECODE, KIMI, KINDS, ONE_RUN, TREE, Kind, plan_of
 
 CUDA = torch.device("cuda")
 REPLAYS = 30

@@ -1,14 +1,16 @@
-"""The native back end of attention beside what this machine can do, and beside the torch back end.
+"""The native back end of attention beside what this machine can do, and beside the torch back end: the cases of
+`deepdraft bench kernels` as one table, with the aims.
 
-    python -m benchmarks.attention.native [--context-len 32k,128k] [--page-size 1,16,64] [--rows 1,8,16,64]
-                                          [--kv-dtype float32] [--threads N] [--instruction-set NAME] [--cell-s 0.3]
+    python -m benchmarks.attention.native                 # 4 minutes on two quiet cores
+        [--context-len 32k,128k] [--page-size 1,16,64] [--rows 1,8,16,64] [--dims kimi embedded]
+        [--kv-dtype float32] [--threads N] [--repeats 5] [--cell-s 0.05]
 
-One layer of latent attention of one request; rows are heads x tree nodes, all of which share each cached row. A cell
-is the least of several runs in ms, and in brackets the share of the row's ceiling, measured just before the row as
-`python -m benchmarks.attention` does: a plain copy's rate (read + write) for the KV bytes, or the rate of a float32
-matrix product for the multiplications, whichever takes longer. `one run` has all tokens in slots that follow each
-other; pages are in random order. `1 / run` is the price of pages of one token; `torch / native` compares the two back
-ends, for one run of slots and for pages of 16 (in the last of --page-size, if 16 is not among them).
+One layer of latent attention of one request; rows are heads x tree nodes, all of which share each cached row. In a
+repeat the back end, its peers and the machine's rates take turns (`infer.components.turns`); a figure is the median
+over the repeats of that repeat's own. ms (share): of the least time that the machine allows, which is the KV bytes at
+a plain copy's rate (read + write) or the multiplications at the rate of a float32 matrix product, whichever takes
+longer. Pages are in random order; `page 1 / one run` is what pages of one token cost beside slots that follow each
+other. torch: the torch back end over the same pages.
 """
 
 from __future__ import annotations
@@ -17,46 +19,32 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from statistics import median
 
 import torch
 
 from benchmarks.peers.machine import machine
 from deepdraft.errors import DeepdraftError
-from deepdraft.infer.kernels.attention import AttentionBackend
+from deepdraft.infer.components.kernels import DIMS, DTYPES, KernelSettings, kernel_cases
+from deepdraft.infer.components.turns import DEFAULT_CELL_S, DEFAULT_NUM_REPEATS, Timing, Watch
 from deepdraft.infer.kernels.native_backend import NativeAttention
-from deepdraft.infer.kernels.torch_backend import TorchAttention
+from deepdraft.metrics.component import ceiling_name, peer_ratios, seconds_of, shares_frac
+from deepdraft.records.component import ComponentCase
 from deepdraft.units import token_counts, tokens_text
 
-from .case import EMBEDDED, KIMI, ONE_RUN, Dims, Kind, Layer, plan_of
-from .clock import ceiling, least_s
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-PEER_PAGE_SIZE = 16
+MIN_SHARE_FRAC = 0.70
+MIN_TORCH_RATIO = 3.0
 
 
 def main() -> int:
     """Print the tables as they come. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.attention.native", description="The native back end beside its ceiling and torch."
-    )
-    parser.add_argument("--context-len", default="32k,128k")
-    parser.add_argument("--page-size", default="1,16,64")
-    parser.add_argument("--rows", default="1,8,16,64")
-    parser.add_argument("--kv-dtype", choices=sorted(DTYPES), default="float32")
-    parser.add_argument("--threads", type=int, help="default: torch's own choice")
-    parser.add_argument("--instruction-set", help="default: the best that the processor has")
-    parser.add_argument("--dims", nargs="+", choices=("kimi", "embedded"), default=("kimi", "embedded"))
-    parser.add_argument("--no-torch", action="store_true", help="leave the torch back end out")
-    parser.add_argument("--cell-s", type=float, default=0.3, help="seconds for each cell")
-    asked = parser.parse_args()
+    asked = _asked()
     if asked.threads:
         torch.set_num_threads(asked.threads)
     started = time.monotonic()
     try:
-        with torch.inference_mode():
-            for line in _lines(asked):
-                print(line, flush=True)
+        for line in _lines(asked):
+            print(line, flush=True)
     except DeepdraftError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -65,79 +53,92 @@ def main() -> int:
 
 
 def _lines(asked: argparse.Namespace) -> Iterator[str]:
-    native = NativeAttention(instruction_set=asked.instruction_set)
-    yield f"{machine()}, torch {torch.__version__}, {torch.get_num_threads()} threads, {native.instruction_set}"
-    kv_lens, page_sizes = token_counts(asked.context_len), token_counts(asked.page_size)
-    for name, dims in (("kimi", KIMI), ("embedded", EMBEDDED)):
-        if name not in asked.dims:
-            continue
-        slots = torch.randn(max(kv_lens) + max(*page_sizes, 256), 1, dims.row_dim).to(DTYPES[asked.kv_dtype])
-        yield from table(
-            Layer(native, dims, slots),
-            None if asked.no_torch else TorchAttention(),
-            kv_lens=kv_lens,
-            page_sizes=page_sizes,
-            row_counts=[int(count) for count in asked.rows.split(",")],
-            cell_s=asked.cell_s,
-        )
-
-
-def table(
-    layer: Layer,
-    peer: AttentionBackend | None,
-    *,
-    kv_lens: Sequence[int],
-    page_sizes: Sequence[int],
-    row_counts: Sequence[int],
-    cell_s: float,
-) -> Iterator[str]:
-    """Numbers of rows by context length and order of pages."""
-    dims, rows = layer.dims, layer.rows
-    dtype = str(rows.dtype).removeprefix("torch.")
-    yield f"\n### {dims.latent_dim} + {dims.rotary_dim}, {dtype} cache: ms (share of the ceiling)\n"
-    peers = ["torch / native, run", "in pages"] if peer else []
-    yield from _head(
-        "rows", "tokens", "ceiling", "one run", *(f"pages of {size}" for size in page_sizes), "1 / run", *peers
+    yield (
+        f"{machine()}, torch {torch.__version__}, {torch.get_num_threads()} threads, "
+        f"{NativeAttention().instruction_set}; medians of {asked.repeats} repeats"
     )
-    for row_count in row_counts:
-        of_rows, kind = _shaped(layer, row_count)
-        for kv_len in kv_lens:
-            limit_s = ceiling().seconds(kv_len * dims.row_dim * rows.itemsize, kind.operations(of_rows.dims, kv_len))
-            native_s = {size: _attention_s(of_rows, kind, kv_len, size, cell_s) for size in (ONE_RUN, *page_sizes)}
-            cells = [f"{_ms(seconds)} ({limit_s / seconds:.2f})" for seconds in native_s.values()]
-            scattered = f"{native_s[1] / native_s[ONE_RUN]:.2f}" if 1 in native_s else ""
-            ratios = []
-            if peer is not None:
-                beside = replace(of_rows, backend=peer)
-                compared = (ONE_RUN, PEER_PAGE_SIZE if PEER_PAGE_SIZE in page_sizes else page_sizes[-1])
-                peer_s = {size: _attention_s(beside, kind, kv_len, size, cell_s) for size in compared}
-                ratios = [f"{peer_s[size] / native_s[size]:.1f}" for size in compared]
-            yield _row(str(row_count), tokens_text(kv_len), _ms(limit_s), *cells, scattered, *ratios)
+    page_sizes = token_counts(asked.page_size)
+    cases: list[ComponentCase] = []
+    for name in asked.dims:
+        settings = KernelSettings(
+            context_lens=token_counts(asked.context_len),
+            row_counts=tuple(int(count) for count in asked.rows.split(",")),
+            page_sizes=page_sizes,
+            dims=(name,),
+            backends=("native",),
+            peers=("torch", "one-run"),
+            dtype=asked.kv_dtype,
+            timing=Timing(num_repeats=asked.repeats, cell_s=asked.cell_s),
+        )
+        of_dims = list(kernel_cases(settings, Watch(report=_say)))
+        yield from table(of_dims, page_sizes)
+        cases += of_dims
+    yield from _aims(cases)
 
 
-def _shaped(layer: Layer, row_count: int) -> tuple[Layer, Kind]:
-    """The layer with as many heads as there are rows, at most its own, and a tree of as many nodes as they leave."""
-    num_heads = min(row_count, layer.dims.num_heads)
-    num_nodes = row_count // num_heads
-    dims: Dims = replace(layer.dims, num_heads=num_heads)
-    return replace(layer, dims=dims), Kind(f"{num_nodes} nodes", num_nodes, is_tree=num_nodes > 1)
+def table(cases: Sequence[ComponentCase], page_sizes: Sequence[int]) -> Iterator[str]:
+    """One model's cases: numbers of rows by context length, a column for each page size."""
+    facts = cases[0].facts
+    title = f"{facts['latent_dim']} + {facts['rotary_dim']}, {facts['kv_dtype']} cache"
+    yield f"\n### {title}: ms (share of the ceiling)\n"
+    yield _row(
+        "rows", "tokens", "ceiling", *(f"page {size}" for size in page_sizes), "torch / native", "page 1 / one run"
+    )
+    yield _row("--:", "--:", "---", *("--:" for _ in page_sizes), "--:", "--:")
+    by_row: dict[tuple[int, int], dict[int, ComponentCase]] = {}
+    for case in cases:
+        key = case.facts["num_rows"], case.facts["context_len"]
+        by_row.setdefault(key, {})[case.facts["page_size"]] = case
+    for (num_rows, context_len), by_page in sorted(by_row.items()):
+        limit = ceiling_name(by_page[page_sizes[-1]]) or "-"
+        times = [f"{1e3 * seconds_of(case).median:.3g} ({_share(case):.2f})" for case in by_page.values()]
+        ratios = ", ".join(f"{_ratio(case, 'torch'):.1f}" for case in by_page.values())
+        scattered = f"{1 / _ratio(by_page[1], 'one run'):.2f}" if 1 in by_page else "-"
+        yield _row(str(num_rows), tokens_text(context_len), limit, *times, ratios, scattered)
 
 
-def _attention_s(layer: Layer, kind: Kind, kv_len: int, page_size: int, cell_s: float) -> float:
-    return least_s(layer.attention(kind, plan_of(kind, kv_len, page_size)), cell_s)
+def _aims(cases: Sequence[ComponentCase]) -> Iterator[str]:
+    """What the aims say, and the cases that miss them."""
+    held = [case for case in cases if case.facts["page_size"] >= 16 and case.facts["num_rows"] not in range(2, 16)]
+    for words, found, least in (
+        (f"{MIN_SHARE_FRAC:.0%} of the ceiling at pages of 16 and more, 1 row and 16 and more", held, MIN_SHARE_FRAC),
+        (f"{MIN_TORCH_RATIO:g} times the torch back end", list(cases), MIN_TORCH_RATIO),
+    ):
+        values = [(_share(case) if found is held else _ratio(case, "torch"), case.name) for case in found]
+        missed = sorted(pair for pair in values if pair[0] < least)
+        yield f"\n- Aim: at least {words}: met in {len(values) - len(missed)} of {len(values)} cases."
+        yield from (f"  - missed: {value:.2f}, {name}" for value, name in missed)
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g}"
+def _share(case: ComponentCase) -> float:
+    return median(shares_frac(case))
 
 
-def _head(*cells: str) -> Iterator[str]:
-    yield _row(*cells)
-    yield _row(*("---" for _ in cells))
+def _ratio(case: ComponentCase, peer: str) -> float:
+    return median(peer_ratios(case)[peer])
 
 
 def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.attention.native", description="The native back end beside its ceiling and torch."
+    )
+    parser.add_argument("--context-len", default="32k,128k")
+    parser.add_argument("--page-size", default="1,16,64")
+    parser.add_argument("--rows", default="1,8,16,64")
+    parser.add_argument("--kv-dtype", choices=sorted(DTYPES), default="float32")
+    parser.add_argument("--threads", type=int, help="default: torch's own choice")
+    parser.add_argument("--dims", nargs="+", choices=tuple(DIMS), default=tuple(DIMS))
+    parser.add_argument("--repeats", type=int, default=DEFAULT_NUM_REPEATS)
+    parser.add_argument("--cell-s", type=float, default=DEFAULT_CELL_S, help="seconds of a turn, at least one run")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ from functools import partial
 
 import torch
 
+from deepdraft.infer.components.attention import DECODE, FLOAT_BYTES, KINDS, ONE_RUN, TREE, Dims, Kind, Layer, plan_of
+from deepdraft.infer.components.clock import ceiling, least_s
 from deepdraft.infer.kernels.dense import fused_attention, portable_attention
 from deepdraft.infer.kernels.expanded import fewest_expanded_queries
 from deepdraft.units import tokens_text
-
-from .case import DECODE, FLOAT_BYTES, KINDS, ONE_RUN, TREE, Dims, Kind, Layer, plan_of
-from .clock import ceiling, least_s
 
 MAX_OPERATIONS = 0.5e12
 

@@ -57,7 +57,7 @@ def main() -> int:
             race_folder = Path(folder) / name
             race_folder.mkdir()
             race = _RACES[name](options, race_folder)
-            sections.append(_section(race, speeds(race, pace, race_folder, _say)))
+            sections.append(section(race, speeds(race, pace, race_folder, _say)))
     print("\n".join(sections))
     return 0
 
@@ -70,6 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--point-limit", type=float, default=150.0, metavar="S", help="seconds for the rounds at one length (150)"
     )
+    parser.add_argument("--no-shipped", action="store_true", help="leave llama.cpp with the file as it ships out")
     parser.add_argument("--race", choices=tuple(_RACES), action="append", help="only this one; may be repeated (all)")
     parser.add_argument("--model", type=Path, metavar="FOLDER", help="in place of the embedded model")
     parser.add_argument(
@@ -94,20 +95,25 @@ def _embedded_race(options: argparse.Namespace, folder: Path) -> Race:
 
 
 def _smollm2_race(options: argparse.Namespace, folder: Path) -> Race:
+    return smollm2_race(folder, num_threads=options.threads, has_shipped=not options.no_shipped)
+
+
+def smollm2_race(folder: Path, *, num_threads: int, has_shipped: bool) -> Race:
+    """Ours and llama.cpp's with a float32 file that is written into `folder`; the file as it ships is a third."""
     shipped, float32 = smollm2_path(), folder / "float32.gguf"
     _say(f"writing {float32.name}")
     write_float32(shipped, float32)
-    peer = LlamacppSpec(num_threads=options.threads)
+    contenders = (
+        Contender(name=OURS, server=DeepdraftSpec(model=str(shipped), num_threads=num_threads)),
+        Contender(
+            name="llama.cpp, float32",
+            server=LlamacppSpec(num_threads=num_threads, model_path=float32, has_float32_cache=True),
+        ),
+        Contender(name="llama.cpp, Q4_1", server=LlamacppSpec(num_threads=num_threads)),
+    )
     return Race(
         title="SmolLM2-135M",
-        contenders=(
-            Contender(name=OURS, server=DeepdraftSpec(model=str(shipped), num_threads=options.threads)),
-            Contender(
-                name="llama.cpp, float32",
-                server=LlamacppSpec(num_threads=options.threads, model_path=float32, has_float32_cache=True),
-            ),
-            Contender(name="llama.cpp, Q4_1", server=peer),
-        ),
+        contenders=contenders if has_shipped else contenders[:2],
         max_context_len=_SMOLLM2_LEN,
     )
 
@@ -115,7 +121,7 @@ def _smollm2_race(options: argparse.Namespace, folder: Path) -> Race:
 _RACES = {"embedded": _embedded_race, "smollm2": _smollm2_race}
 
 
-def _section(race: Race, found: Sequence[Speed]) -> str:
+def section(race: Race, found: Sequence[Speed]) -> str:
     """A table: per length and server the medians over rounds, and ours over theirs round by round."""
     lines = [
         f"### {race.title}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from deepdraft.bench.plan import planned_trials
 from deepdraft.bench.turns import Order, Turns
 from deepdraft.records import SweepSpec
@@ -12,9 +14,11 @@ from deepdraft.records import SweepSpec
 SPEC = SweepSpec(url="http://127.0.0.1", context_lens=(100, 200), num_repeats=4)
 
 
-def walked(order: Order, *, left_out: Sequence[str] = (), stops_at: str | None = None) -> tuple[list[str], list[int]]:
+def walked(
+    order: Order, *, left_out: Sequence[str] = (), stops_at: str | None = None, num_done: tuple[int, int] = (0, 0)
+) -> tuple[list[str], list[int]]:
     """What ran in which order, as `A len100-c1-r0`, and the switches. left_out: trials that B does not run;
-    stops_at: where A ends early."""
+    stops_at: where A ends early; num_done: trials that A and B have behind them, warm-ups apart."""
     ran: list[str] = []
     switches: list[int] = []
 
@@ -29,7 +33,8 @@ def walked(order: Order, *, left_out: Sequence[str] = (), stops_at: str | None =
         async def sweep(index: int) -> None:
             nonlocal num_inside
             turn = turns.of(index)
-            steps = [None, *planned_trials(SPEC)]
+            warmup, *trials = planned_trials(SPEC)
+            steps = [None, warmup, *trials[num_done[index] :]]
             for step in steps:
                 name = "start" if step is None else step.trial_id
                 if index == 1 and name in left_out:
@@ -100,3 +105,18 @@ def test_a_turn_that_is_cancelled_while_it_waits_is_given_to_the_other() -> None
         return await asyncio.wait_for(enter(1), 2)
 
     assert asyncio.run(scene())
+
+
+@pytest.mark.parametrize("order", ["by length", "by round"])
+def test_what_was_cut_short_goes_on_in_the_order_it_would_have_had(order: Order) -> None:
+    whole = [name for name in walked(order)[0] if " len" in name]
+    for num_ran in range(len(whole)):
+        before, after = whole[:num_ran], whole[num_ran:]
+        num_done = (sum(name[0] == "A" for name in before), sum(name[0] == "B" for name in before))
+        assert [name for name in walked(order, num_done=num_done)[0] if " len" in name] == after
+
+
+def test_one_server_that_goes_on_is_switched_as_seldom_as_it_takes() -> None:
+    ran, switches = walked("by round", num_done=(2, 4))  # A has its first round behind it, B two
+    assert switches == [0, 1, 0, 1, 0]  # to find out what A and B are, then A A, B B, A
+    assert ran[:2] == ["A start", "A warmup-0"]

@@ -211,6 +211,25 @@ def test_one_server_is_switched_between_rounds(called, switcher, tmp_path) -> No
         assert figure["is_interleaved"]
 
 
+def test_switching_goes_on_where_it_stopped(called, switcher, tmp_path) -> None:
+    command, url = switcher()
+    words = ("--switch-command", command, "--wait-server", "20", "--quiet")
+    measure = ("--context-len", "300", *QUICK, "--repeats", "2")
+    assert called("compare", "--run", url, *words, *measure, "--out", "x").code == 0
+    for side, num_trials in (("a", 1), ("b", 0)):  # as if it had been killed while it was switched to B
+        path = tmp_path / f"x-{side}.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        places = [0, *(place for place, line in enumerate(lines) if line.startswith(b'{"kind":"trial"'))]
+        path.write_bytes(b"".join(lines[: places[num_trials] + 1]))
+    (tmp_path / "switched").unlink()
+    ran = called("compare", "--run", url, *words, "--resume", "x", "--json")
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "switched").read_text().split() == ["A", "B", "A"]
+    (point,) = ran.json["points"]
+    assert 1.3 < point["figures"]["tpot_s"]["ratio"] < 3.1
+    assert point["figures"]["tpot_s"]["num_pairs"] == 2
+
+
 def test_a_switch_that_fails_is_said(called) -> None:
     ran = called("compare", "--run", "http://127.0.0.1:1", "--switch-command", "exit 3 {}", "--context-len", "1k")
     assert ran.code == 3

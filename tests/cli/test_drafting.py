@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepdraft.cli.drafting import add_drafting_flags, check_embedded_words, drafting_words, embedded_server
+from deepdraft.cli.drafting import (
+    SPECULATION_MODES,
+    add_drafting_flags,
+    check_embedded_words,
+    drafting_words,
+    embedded_server,
+)
 from deepdraft.cli.main import Parser
 from deepdraft.errors import UsageError
+from deepdraft.infer.control import decision
 
 
 def read(*words: str) -> argparse.Namespace:
@@ -30,12 +37,14 @@ def test_tokens_are_written_as_numbers() -> None:
     assert words == ("--drafter", "embedded", "--draft-window", "1000", "--simulate-acceptance-len", "2.5")
 
 
+MODE = st.none() | st.sampled_from(SPECULATION_MODES)
 NUMBER = st.none() | st.integers(1, 10**6)
 
 
-@given(NUMBER, NUMBER, st.booleans(), NUMBER, NUMBER, st.none() | st.integers(4, 400).map(lambda n: n / 4))
-def test_words_read_again_say_the_same(budget, top_k, is_spine_first, window, sink, simulated) -> None:
+@given(NUMBER, NUMBER, st.booleans(), NUMBER, NUMBER, st.none() | st.integers(4, 400).map(lambda n: n / 4), MODE)
+def test_words_read_again_say_the_same(budget, top_k, is_spine_first, window, sink, simulated, mode) -> None:
     flags = {
+        "--speculation": mode,
         "--tree-budget": budget,
         "--tree-top-k": top_k,
         "--draft-window": window,
@@ -47,6 +56,12 @@ def test_words_read_again_say_the_same(budget, top_k, is_spine_first, window, si
     words = drafting_words(read("--drafter", "/some where/drafter", *said))
     assert vars(read(*words)) == vars(read("--drafter", "/some where/drafter", *said))
     assert drafting_words(read(*words)) == words
+
+
+def test_modes_are_those_of_the_engine() -> None:
+    assert decision.SPECULATION_MODES == SPECULATION_MODES
+    with pytest.raises(UsageError, match="--speculation is for drafting, and there is no drafter"):
+        drafting_words(read("--speculation", "never"))
 
 
 def test_a_server_in_one_word() -> None:

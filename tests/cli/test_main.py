@@ -15,7 +15,7 @@ import pytest
 from deepdraft.cli.main import main
 from deepdraft.version import VERSION
 
-COMMANDS = ("sweep", "show", "servers", "serve", "simulate", "selftest")
+COMMANDS = ("sweep", "show", "servers", "serve", "bench", "simulate", "selftest")
 HEAVY = ("numpy", "torch", "transformers", "tokenizers", "pandas", "matplotlib", "aiohttp", "httpx", "requests")
 HELP_CPU_S = 0.3
 IMPORT_S = 0.15

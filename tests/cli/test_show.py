@@ -175,7 +175,7 @@ def test_a_damaged_line_in_the_middle(called, file, finished) -> None:
         (b"", "is empty"),
         (b"\x00\x01\x02", "not a Deepdraft results file"),
         (b"{}\n", "not a Deepdraft results file"),
-        (b'{"kind":"header","schema_version":7}\n', "newer Deepdraft (schema 7; this one reads 2)"),
+        (b'{"kind":"header","schema_version":7}\n', "newer Deepdraft (schema 7; this one reads 3)"),
     ],
 )
 @pytest.mark.parametrize("form", [(), ("--json",)])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from deepdraft.adapters.adapter import Adapter
+from deepdraft.adapters.body import Wish
 from deepdraft.errors import RequestFailed
 from deepdraft.records import RequestTrace, ServerReading
 
@@ -180,7 +181,7 @@ async def _computed(adapter: Adapter, more_than: float = -1.0) -> float:
 
 def test_a_running_request_shows_and_holds_off_the_flush(engine: Any) -> None:
     async def use(adapter: Adapter) -> tuple[list[ServerReading], Any, Any]:
-        path, body = adapter.request_body(random_ids(6_000), max_tokens=60)
+        path, body = adapter.request_body(Wish(prompt=random_ids(6_000), max_tokens=60))
         running = asyncio.create_task(adapter.server.generate(path, body, limit_s=120))
         looks: list[ServerReading] = []
         while not running.done() and not any(look.num_running for look in looks):

@@ -166,7 +166,7 @@ def test_c03_a_warm_up_shares_no_prefix_with_a_measured_prompt():
 
 def test_c04_a_refused_flush_is_retried_recorded_and_proves_nothing(monkeypatch):
     """C04 (sglang PR #33663): /flush_cache answers 400 while requests run: not done, and nothing rests on it."""
-    monkeypatch.setattr("deepdraft.adapters.adapter.FLUSH_LIMIT_S", 0.3)
+    monkeypatch.setattr("deepdraft.adapters.flush.FLUSH_LIMIT_S", 0.3)
     simulated = server_spec(
         "sglang", prefix_cache=True, flush="refused", cached_tokens_report="nothing", unknown_fields="400"
     )

@@ -346,7 +346,7 @@ def test_a_prompt_that_is_sent_again_is_found_out(name):
 
 @pytest.mark.parametrize("name", MORE)
 def test_what_needs_more_than_a_ready_spec_is_said_too(name, monkeypatch):
-    monkeypatch.setattr("deepdraft.adapters.adapter.FLUSH_LIMIT_S", 0.1)  # a server at work refuses to flush
+    monkeypatch.setattr("deepdraft.adapters.flush.FLUSH_LIMIT_S", 0.1)  # a server at work refuses to flush
     hold(MORE[name], swept_as(MORE[name], PATTERNS["plain"]))
 
 

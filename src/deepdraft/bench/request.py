@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from deepdraft.adapters.body import Wish
 from deepdraft.adapters.reading import carries_output, event_texts, trace_in_slices
 from deepdraft.bench import needle
 from deepdraft.bench.cold import cache_salt
@@ -59,14 +60,15 @@ def encoded(
 ) -> Ask:
     """The request for a prompt."""
     spec = session.spec
-    path, body = session.adapter.request_body(
-        prompt.text if prompt.text is not None else list(prompt.ids or ()),
+    wish = Wish(
+        prompt=prompt.text if prompt.text is not None else list(prompt.ids or ()),
         max_tokens=max_tokens,
         cache_salt=None if spec.keep_cache else cache_salt(session.adapter),
         temperature=spec.temperature,
         seed=spec.seed if spec.temperature > 0 else None,
         stop_early=spec.needle_depth is not None,
     )
+    path, body = session.adapter.request_body(wish)
     return Ask(
         trial_id=trial_id,
         context_len=prompt.asked_len,

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from deepdraft.cli.compare_component import compare_components_of
 from deepdraft.cli.connection import add_connection_flags
 from deepdraft.cli.output import write_out
+from deepdraft.cli.results_path import add_resume_flag
 from deepdraft.cli.sweep import add_measure_flags, add_patience_flags
 from deepdraft.errors import UsageError
 from deepdraft.records import Run
+from deepdraft.records.component_file import is_component_file
 
 _ALWAYS = frozenset({"command", "files", "gate", "json", "run", "is_run", "words", "header", "insecure"})
 """What the command line holds without anything being said of a measurement."""
@@ -27,13 +30,14 @@ def add_command(commands: Any) -> None:
         "TTFT, ms/token and tokens/step with its interval and a verdict; and the context length beyond which the "
         "second file (B) stops being faster than the first (A). More than two files: the best per context length. "
         "With --run: measures servers in turns, A B B A, so that drift cancels, and compares them; a server is a "
-        "URL, or 'embedded' with drafting flags behind it. Needs the extra `analysis`.",
+        "URL, or 'embedded' with drafting flags behind it. Files of `bench` are compared case by case. Needs the "
+        "extra `analysis`.",
         epilog="Examples: deepdraft compare plain.jsonl drafter.jsonl --gate tpot=5%,ttft=10% | deepdraft compare "
         "--run http://localhost:8000 http://localhost:8001 --context-len 1k-128k*2 | deepdraft compare --run "
         "embedded 'embedded --drafter embedded' --context-len 1k,4k,16k",
     )
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="results files, the first is the baseline; with --run: servers"
+        "files", nargs="*", metavar="FILE", help="results files, the first is the baseline; with --run: servers"
     )
     parser.add_argument(
         "--gate",
@@ -60,6 +64,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="PREFIX",
         help="results go to PREFIX-a.jsonl, PREFIX-b.jsonl ... (deepdraft-<time>)",
     )
+    add_resume_flag(group, "PREFIX", "go on with results files where they stopped; alone, with those of --out")
     group.add_argument("--quiet", action="store_true", default=None, help="no progress on standard error")
     add_measure_flags(parser.add_argument_group("what is measured, with --run (4 repeats)"))
     add_connection_flags(parser)
@@ -77,8 +82,11 @@ def run(namespace: argparse.Namespace) -> int:
         flag = said[0].removeprefix("num_").removesuffix("_depth").replace("_", "-")
         raise UsageError(f"--{flag} is for measuring", hint="add --run and give URLs, or leave it out")
     if len(namespace.files) < 2:
-        raise UsageError("one file can't be compared", hint="deepdraft compare A.jsonl B.jsonl")
+        what = "one file can't be compared" if namespace.files else "nothing to compare"
+        raise UsageError(what, hint="deepdraft compare A.jsonl B.jsonl")
     paths = [Path(name) for name in namespace.files]
+    if any(map(is_component_file, paths)):
+        return compare_components_of(paths, _labels(paths), namespace)
     return _print(namespace, _runs(paths), _labels(paths))
 
 

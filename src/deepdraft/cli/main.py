@@ -64,6 +64,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     """The whole command line."""
     from deepdraft.cli import (
+        bench,
         compare,
         explain,
         import_results,
@@ -85,7 +86,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"deepdraft {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    named = (sweep, show, import_results, explain, compare, plan, report, servers, serve, train_drafter)
+    named = (sweep, show, import_results, explain, compare, plan, report, servers, serve, train_drafter, bench)
     for module in (*named, simulate, selftest):
         module.add_command(commands)
     return top

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +12,8 @@ from deepdraft.cli.connection import access, add_connection_flags, recorded_comm
 from deepdraft.cli.drafting import add_drafting_flags
 from deepdraft.cli.measured_server import measured_server
 from deepdraft.cli.output import write_out
+from deepdraft.cli.results_path import add_resume_flag, results_path
 from deepdraft.cli.sweep_spec import asked_spec, resumed_spec
-from deepdraft.errors import UsageError
 from deepdraft.records import Run, SweepSpec
 
 if TYPE_CHECKING:
@@ -140,13 +138,7 @@ def add_patience_flags(group: Any) -> None:
 
 def _add_results(group: Any) -> None:
     group.add_argument("--out", type=Path, metavar="FILE", help="results file (deepdraft-<time>.jsonl)")
-    group.add_argument(
-        "--resume",
-        nargs="?",
-        const=True,
-        metavar="FILE",
-        help="go on with a results file where it stopped; alone, with the file of --out",
-    )
+    add_resume_flag(group, "FILE", "go on with a results file where it stopped; alone, with the file of --out")
     group.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
     group.add_argument("--strict", action="store_true", help="exit with 6 when a guard was violated")
     group.add_argument("--quiet", action="store_true", help="no progress on standard error")
@@ -157,7 +149,7 @@ def run(namespace: argparse.Namespace) -> int:
     from deepdraft.cli.interruption import interruption
     from deepdraft.records.file import read_run
 
-    path, is_resumed = _results_path(namespace)
+    path, is_resumed = results_path(namespace, usage="sweep URL", metavar="FILE", default_suffix=".jsonl")
     if not is_resumed:
         spec = asked_spec(namespace)
     else:
@@ -220,25 +212,6 @@ def _print(namespace: argparse.Namespace, path: Path, results: Run, *, num_unsav
     if is_flawed:
         return 1
     return EXIT_GUARD_VIOLATED if namespace.strict and is_violated else 0
-
-
-def _results_path(namespace: argparse.Namespace) -> tuple[Path, bool]:
-    """Where results go, and whether the file is to be continued."""
-    if isinstance(namespace.resume, str):
-        if "://" in namespace.resume:
-            raise UsageError("--resume takes a results file", hint="write: deepdraft sweep URL ... --resume FILE")
-        if namespace.out is not None and namespace.out != Path(namespace.resume):
-            raise UsageError("--out and --resume name different files", hint="--resume FILE alone is enough")
-        return Path(namespace.resume), True
-    if namespace.resume:
-        if namespace.out is None:
-            raise UsageError("--resume needs a file", hint="write --resume FILE, or --out FILE --resume")
-        if not os.path.lexists(namespace.out):
-            print(f"{namespace.out} does not exist yet: starting it", file=sys.stderr)
-            return namespace.out, False
-        return namespace.out, True
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return namespace.out or Path(f"deepdraft-{stamp}.jsonl"), False
 
 
 # --- values of flags

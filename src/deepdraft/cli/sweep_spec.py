@@ -56,13 +56,18 @@ def asked_spec(namespace: argparse.Namespace) -> SweepSpec:
     return spec
 
 
-def resumed_spec(namespace: argparse.Namespace, header: Header) -> SweepSpec:
+def resumed_spec(
+    namespace: argparse.Namespace, header: Header, *, embedded_flags: tuple[str, ...] | None = None
+) -> SweepSpec:
     """The file's own spec, at the URL that was given, if one was.
 
+    embedded_flags: how the embedded server drafts, where something else than the namespace says it.
     Raises UsageError when a flag asks for something else than what is recorded: the two halves would not be one
     sweep.
     """
     recorded, given = header.spec, _given(namespace)
+    if embedded_flags is not None:
+        given["embedded_flags"] = embedded_flags
     body = given.get("extra_body")
     if body is None and _has_redacted(recorded.extra_body):
         raise UsageError("the results file does not hold the secrets of --extra-body", hint="give --extra-body again")

@@ -58,7 +58,7 @@ def _curve(name: str, colour_index: int, curve: Curve, figure: str) -> Series | 
     rows = [row for row in curve.rows if figure in row.point.figures]
     if not rows:
         return None
-    ends = [_ends(row, figure) for row in rows]
+    ends = [ends_of(row, figure) for row in rows]
     has_ends = any(low != high for low, high in ends)
     return Series(
         name=name,
@@ -72,7 +72,7 @@ def _curve(name: str, colour_index: int, curve: Curve, figure: str) -> Series | 
     )
 
 
-def _ends(row: Row, figure: str) -> tuple[float, float]:
+def ends_of(row: Row, figure: str) -> tuple[float, float]:
     """The smallest and largest sample, or what the source's rounding allows where that is wider."""
     known = row.point.figures[figure]
     half_width = known.half_width or 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepdraft.report.chart import Axis, Chart
+from deepdraft.report.chart_concurrency import throughput_chart
 from deepdraft.report.chart_context import context_chart
 from deepdraft.report.chart_speculation import acceptance_chart, depth_chart
 from deepdraft.report.chart_view import attribution_chart, comparison_chart
@@ -31,6 +32,7 @@ def charts_of(subjects: Sequence[Subject], views: Views) -> tuple[Chart, ...]:
             title="Time a token while decoding",
             y=Axis(label="milliseconds a token", kind="ms", is_log=True),
         ),
+        throughput_chart(subjects),
         acceptance_chart(subjects),
         depth_chart(subjects),
         *(attribution_chart(subjects, one) for one in views.attributions),

@@ -8,6 +8,8 @@ from deepdraft.report.tick import log_ticks
 
 _MARKS = ("*", "square*", "diamond*", "triangle*")
 _DASHES = {"law": "dashed", "floor": "dotted"}
+_MAX_SINGLE_TICKS = 20
+"""Whole numbers each get a tick up to here; beyond, pgfplots chooses."""
 
 
 def chart_picture(chart: Chart) -> str:
@@ -41,7 +43,7 @@ def _options(chart: Chart) -> list[str]:
         "legend cell align=left",
         "scaled ticks=false",
     ]
-    if chart.x.kind == "count":
+    if chart.x.kind == "count" and max(x for one in chart.series for x in one.xs) <= _MAX_SINGLE_TICKS:
         options.append("xtick distance=1")
     if chart.x.is_log:
         options += ["xmode=log", *_ticks("x", chart.x, [x for one in chart.series for x in one.xs])]

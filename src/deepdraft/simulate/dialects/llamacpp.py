@@ -20,7 +20,8 @@ from deepdraft.simulate.dialects.llamacpp_state import (
     props,
     slots,
 )
-from deepdraft.simulate.dialects.openai import Event, OpenAiDialect
+from deepdraft.simulate.dialects.openai import OpenAiDialect
+from deepdraft.simulate.dialects.traits import Event
 from deepdraft.simulate.engine import Generation, Token
 from deepdraft.simulate.spec import EventsPer, UsagePlacement, UsageWhen
 

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 from deepdraft.simulate.ask import Ask, Refused, Shape
 from deepdraft.simulate.dialects.answer import Answer, Endpoint, Query, json_answer, text_answer
 from deepdraft.simulate.dialects.body import json_body
-from deepdraft.simulate.dialects.openai import Event, OpenAiDialect
+from deepdraft.simulate.dialects.openai import OpenAiDialect
 from deepdraft.simulate.dialects.sglang_state import metrics_text, model_facts, server_facts
+from deepdraft.simulate.dialects.traits import Event
 from deepdraft.simulate.engine import Generation, Token
 from deepdraft.simulate.truth import TokenKind
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from deepdraft.simulate.ask import Ask, Refused, Shape
 from deepdraft.simulate.dialects.answer import Answer, Query, json_answer
-from deepdraft.simulate.dialects.openai import Event, OpenAiDialect
+from deepdraft.simulate.dialects.openai import OpenAiDialect
+from deepdraft.simulate.dialects.traits import Event
 from deepdraft.simulate.engine import Generation
 from deepdraft.simulate.spec import RoleChunk, UnknownFields, UsagePlacement, UsageWhen
 

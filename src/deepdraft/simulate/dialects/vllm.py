@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from deepdraft.simulate.ask import Ask, Refused, Shape
 from deepdraft.simulate.dialects.answer import Answer, Endpoint, Query, json_answer, text_answer
 from deepdraft.simulate.dialects.body import json_body
-from deepdraft.simulate.dialects.openai import Event, OpenAiDialect
+from deepdraft.simulate.dialects.openai import OpenAiDialect
+from deepdraft.simulate.dialects.traits import Event
 from deepdraft.simulate.dialects.vllm_state import VERSION, metrics_text, server_facts
 from deepdraft.simulate.engine import Generation, Token
 

@@ -1,17 +1,20 @@
-"""What is measured: one layer of latent attention, a kind of step, and pages in some order."""
+"""One layer of latent attention, a kind of step, and pages in some order: what attention's benchmarks run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from deepdraft.errors import UsageError
 from deepdraft.infer.kernels.attention import AttentionBackend
 from deepdraft.infer.kernels.plan import AttentionPlan, LayerKv
 
 FLOAT_BYTES = 4
+SCALE = 0.1
 ONE_RUN = 0
 """As a page size: all tokens in one run of slots."""
 
@@ -61,8 +64,10 @@ TREE = Kind("tree 16", 16, is_tree=True)
 KINDS = (DECODE, TREE, Kind("tree 64", 64, is_tree=True), Kind("prefill 1024", 1024, is_expanded=True))
 
 
-def plan_of(kind: Kind, kv_len: int, page_size: int, num_requests: int = 1) -> AttentionPlan:
-    """Requests of one kind and length; ONE_RUN: in pages of 256 that follow each other."""
+def plan_of(
+    kind: Kind, kv_len: int, page_size: int, num_requests: int = 1, device: torch.device | None = None
+) -> AttentionPlan:
+    """Requests of one kind and length; ONE_RUN: in pages of 256 that follow each other, else in random order."""
     num_pages = -(-kv_len // (page_size or 256))
     total = num_pages * num_requests
     pages = (torch.randperm(total) if page_size else torch.arange(total)).view(num_requests, -1)
@@ -71,11 +76,13 @@ def plan_of(kind: Kind, kv_len: int, page_size: int, num_requests: int = 1) -> A
         query_lens=[kind.num_queries] * num_requests,
         kv_lens=[kv_len] * num_requests,
         pages=pages.tolist(),
-        tail_masks=[_binary_tree(kind.num_queries) if kind.is_tree else None] * num_requests,
+        tail_masks=[binary_tree(kind.num_queries).to(device) if kind.is_tree else None] * num_requests,
+        device=device,
     )
 
 
-def _binary_tree(num_nodes: int) -> Tensor:
+def binary_tree(num_nodes: int) -> Tensor:
+    """bool [t, t]: what each node of a full binary tree sees, itself and those above it."""
     seen = torch.eye(num_nodes, dtype=torch.bool)
     for node in range(1, num_nodes):
         seen[node] |= seen[(node - 1) // 2]
@@ -93,28 +100,47 @@ class Layer:
 
     def attention(self, kind: Kind, plan: AttentionPlan) -> Callable[[], object]:
         """Attention of this plan, ready to run."""
-        dims, num_rows, layer = self.dims, sum(plan.query_lens), self._cache(plan.page_size)
+        dims, num_rows, layer = self.dims, sum(plan.query_lens), self.cache(plan.page_size)
         if not kind.is_expanded:
-            queries = torch.randn(num_rows, dims.num_heads, dims.row_dim)
-            return lambda: self.backend.attend(queries, layer, plan, scale=0.1)
+            queries = torch.randn(num_rows, dims.num_heads, dims.row_dim).to(self.rows.device)
+            if self.rows.is_cuda:
+                queries = queries.to(self.rows.dtype)  # as a model on a GPU computes
+            return lambda: self.backend.attend(queries, layer, plan, scale=SCALE)
         queries = torch.randn(num_rows, dims.num_heads, dims.plain_dim + dims.rotary_dim)
         key_up = torch.randn(dims.num_heads, dims.plain_dim, dims.latent_dim)
         value_up = torch.randn(dims.num_heads, dims.value_dim, dims.latent_dim)
-        return lambda: self.backend.attend_expanded(queries, layer, plan, key_up=key_up, value_up=value_up, scale=0.1)
+        attend = partial(self.backend.attend_expanded, key_up=key_up, value_up=value_up, scale=SCALE)
+        return lambda: attend(queries, layer, plan)
 
     def attention_with_new_plan(self, plan: AttentionPlan) -> Callable[[], object]:
         """Decode with a plan made anew from the same lists, as each step makes one."""
         queries = torch.randn(sum(plan.query_lens), self.dims.num_heads, self.dims.row_dim)
-        layer = self._cache(plan.page_size)
+        layer = self.cache(plan.page_size)
 
         def attend() -> None:
             new = AttentionPlan.of(
                 page_size=plan.page_size, query_lens=plan.query_lens, kv_lens=plan.kv_lens, pages=plan.pages
             )
-            self.backend.attend(queries, layer, new, scale=0.1)
+            self.backend.attend(queries, layer, new, scale=SCALE)
 
         return attend
 
-    def _cache(self, page_size: int) -> LayerKv:
+    def cache(self, page_size: int) -> LayerKv:
+        """The rows as a layer's cache, whole pages of them."""
         rows = self.rows[: len(self.rows) // page_size * page_size]
         return LayerKv(rows, rows[..., : self.dims.latent_dim], is_latent=True)
+
+    def shaped(self, num_rows: int) -> tuple[Layer, Kind]:
+        """The layer with as many heads as there are rows, at most its own, and a tree of as many nodes as they leave.
+
+        Raises UsageError for rows that are no whole nodes.
+        """
+        num_heads = min(num_rows, self.dims.num_heads)
+        if num_rows % num_heads:
+            raise UsageError(
+                f"{num_rows} rows aren't whole nodes of {num_heads} heads",
+                hint=f"rows are heads x nodes: up to {num_heads}, or a multiple of it",
+            )
+        num_nodes = num_rows // num_heads
+        layer = replace(self, dims=replace(self.dims, num_heads=num_heads))
+        return layer, Kind(f"{num_nodes} nodes", num_nodes, is_tree=num_nodes > 1)

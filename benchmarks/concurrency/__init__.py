@@ -1,0 +1,1 @@
+"""Throughput of our server against concurrency; ../README.md says how to run it."""

@@ -1,0 +1,1 @@
+"""Our tree building beside the published builder and torch.topk; ../README.md says how to run it."""
