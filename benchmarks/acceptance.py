@@ -32,6 +32,7 @@ from deepdraft.infer.checkpoint.embedded import embedded_model_path
 from deepdraft.infer.checkpoint.open import open_checkpoint
 from deepdraft.infer.drafters.open import open_drafter
 from deepdraft.infer.engine import Engine
+from deepdraft.infer.kernels.select import AUTO
 from deepdraft.infer.models.load import load_model
 from deepdraft.infer.models.model import Model
 from deepdraft.infer.request import Output, Request, SamplingParams
@@ -97,6 +98,7 @@ class Runs:
             kv_pool_tokens=num_pages * PAGE_SIZE * (num_prompts + 1),
             page_size=PAGE_SIZE,
             max_running_requests=NUM_TOGETHER,
+            attention_backend=AUTO,
         )
 
     def plain(self) -> Engine:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
 import pytest
 from training.drafter.measure import line_of, table
-from training.drafter.recipe import encoded, held_out_documents, job_settings, training_documents
+from training.drafter.recipe import WORDS, encoded, held_out_documents, write_training_text
 from training.embedded.corpus import Document, Split
 
+from deepdraft.cli.train_drafter_flags import add_training_flags
 from deepdraft.infer.drafter_training.acceptance import Acceptance
+from deepdraft.infer.drafter_training.defaults import drafter_shape
 from deepdraft.infer.drafter_training.evaluation import EvaluatedPoint
 from deepdraft.infer.drafter_training.export import drafter_config
 from deepdraft.infer.drafter_training.target import EMBEDDED, Target, load_target
@@ -24,7 +27,17 @@ def target() -> Target:
 
 
 def test_the_recipe_makes_the_shipped_drafters_shape(target: Target) -> None:
-    assert drafter_config(job_settings(target).shape) == json.loads((SHIPPED / "config.json").read_text())
+    parser = argparse.ArgumentParser()
+    add_training_flags(parser)
+    asked = parser.parse_args(["embedded", "--out", "x", *WORDS])
+    shape = drafter_shape(
+        target,
+        target_layers=asked.target_layers,
+        num_layers=asked.num_layers,
+        block_size=asked.block_size,
+        draft_window=asked.draft_window,
+    )
+    assert drafter_config(shape) == json.loads((SHIPPED / "config.json").read_text())
 
 
 def test_documents_are_encoded_as_the_target_has_met_them(target: Target) -> None:
@@ -33,13 +46,17 @@ def test_documents_are_encoded_as_the_target_has_met_them(target: Target) -> Non
     assert token_ids[0] == 0 and token_ids[-1] == 1
 
 
-def test_nothing_held_out_is_learned(target: Target) -> None:
+def test_nothing_held_out_is_learned(target: Target, tmp_path: Path) -> None:
     split = Split(
         (Document("a.py", "x = 1\n", "code"),),
         (Document("b.py", "held = 2\n", "code"), Document("c", "Held out prose.\n", "prose")),
     )
-    learned = training_documents(split, target.tokenizer)
-    assert [target.tokenizer.decode(one, skip_special=True) for one in learned] == ["x = 1\n"]
+    write_training_text(split, tmp_path / "text")
+    learned = [file.read_text() for file in (tmp_path / "text").iterdir()]
+    assert learned == ["<|begin|>x = 1\n<|end|>"]
+    assert [target.tokenizer.encode(text, add_special=True) for text in learned] == encoded(
+        split.training, target.tokenizer
+    )
     kept = held_out_documents(split, "prose", target.tokenizer)
     assert [target.tokenizer.decode(one, skip_special=True) for one in kept] == ["Held out prose.\n"]
 

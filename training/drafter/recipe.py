@@ -1,22 +1,22 @@
-"""What is learned, by which settings; and what is kept for measurement. Everything that decides the weights."""
+"""What is learned, by which flags; and what is kept for measurement. Everything that decides the weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from deepdraft.infer.drafter_training.defaults import drafter_shape
 from deepdraft.infer.drafter_training.evaluation import EvaluationSettings
-from deepdraft.infer.drafter_training.job_settings import JobSettings
-from deepdraft.infer.drafter_training.shape import TrainingRecipe
-from deepdraft.infer.drafter_training.target import Target
 from deepdraft.infer.tokenizer.tokenizer import Tokenizer
 from training.embedded.corpus import Document, Split, chats
 from training.embedded.recipe import BEGIN, END
 
-SEED = 20261129
-NUM_ANSWERS = 3124
-NUM_LONG_TEXTS = 5
-NUM_STEPS = 7500
+WORDS = (
+    *("--seed", "20261129", "--regenerate", "800k", "--long-frac", "0.3"),
+    *("--num-layers", "3", "--block-size", "8", "--target-layers", "0,1,2,3,4", "--draft-window", "512"),
+    *("--steps", "9500"),
+)
+"""The shipped drafter's: 3,125 answers and those to 384 long prompts; three layers of the target's width, all target
+layers but the first tapped."""
 
 EVALUATIONS = (
     ("code", "code", EvaluationSettings(context_lens=(1024,), num_prompts=32)),
@@ -29,19 +29,12 @@ EVALUATIONS = (
 Answers repeat themselves the more the longer they are: their beginnings are the harder part."""
 
 
-def job_settings(target: Target) -> JobSettings:
-    """The shipped drafter's: three layers of the target's width, all target layers but the first tapped."""
-    return JobSettings(
-        shape=drafter_shape(target, target_layers=(1, 2, 3, 4, 5), num_layers=3, block_size=8, draft_window=512),
-        recipe=TrainingRecipe(seed=SEED, num_steps=NUM_STEPS),
-        num_answers=NUM_ANSWERS,
-        num_long_texts=NUM_LONG_TEXTS,
-    )
-
-
-def training_documents(split: Split, tokenizer: Tokenizer) -> list[list[int]]:
-    """What the target itself was trained on: modules, topics and chats, none of them held out."""
-    return encoded((*split.training, *chats(split.training)), tokenizer)
+def write_training_text(split: Split, folder: Path) -> None:
+    """What the target itself was trained on, none of it held out: modules, topics and chats, a file each, begin and
+    end token around the text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, document in enumerate((*split.training, *chats(split.training))):
+        (folder / f"{number:05d}.txt").write_text(_stated(document), encoding="utf-8")
 
 
 def held_out_documents(split: Split, kind: str, tokenizer: Tokenizer) -> list[list[int]]:
@@ -50,5 +43,9 @@ def held_out_documents(split: Split, kind: str, tokenizer: Tokenizer) -> list[li
 
 
 def encoded(documents: Iterable[Document], tokenizer: Tokenizer) -> list[list[int]]:
-    """Token ids of each document as the target has met it, begin and end token around the text."""
-    return [tokenizer.encode(f"{BEGIN}{document.text}{END}", add_special=False) for document in documents]
+    """Token ids of each document as the target has met it."""
+    return [tokenizer.encode(_stated(document), add_special=False) for document in documents]
+
+
+def _stated(document: Document) -> str:
+    return f"{BEGIN}{document.text}{END}"
