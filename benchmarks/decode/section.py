@@ -202,7 +202,7 @@ def _slope(facts: Facts, found: Found) -> Iterator[str]:
     yield (
         f"- {found.plain} grows by {1e6 * slope.value:.3f}{interval} ms for each 1,000 tokens, reading their KV at "
         f"copy speed takes {1e6 * floor:.3f} ms: {slope.value / floor:.2f} times; aim {MAX_FLOOR_FACTOR:g}: "
-        f"{_met(slope.value / floor <= MAX_FLOOR_FACTOR)}."
+        f"{_met(0 < slope.value <= MAX_FLOOR_FACTOR * floor)}."
     )
 
 
