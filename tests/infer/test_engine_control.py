@@ -118,6 +118,21 @@ def test_where_it_does_not_pay_nothing_is_drafted(tiny: Any, collect: Any, make_
     assert drafting.num_rounds == 0 and drafting.draft_s >= 0
 
 
+def test_what_is_not_verified_is_watched(tiny: Any, collect: Any, make_request: Any, known: Any) -> None:
+    """Rows are dear and drafts cost nothing: none is verified, and yet it is seen that they are right."""
+    text = known(PROMPT, max_tokens=60)
+    drafter = OracleDrafter([text])
+    engine = taught(tiny.engine(drafter=drafter, speculation=AUTO), plain_s=0.001, draft_s=0.0, row_s=FOREVER_S)
+    acceptance = policy_of(engine).acceptance
+    before = acceptance.ratios("next", len(PROMPT))
+    answer = collect(engine, [make_request("a", PROMPT, max_tokens=60)])["a"]
+    assert [*PROMPT, *answer.token_ids] == text and drafter.drafted
+    drafting = answer.last.speculation
+    assert drafting.num_rounds == 0 and drafting.plain_steps_by_reason["watch"] >= 1
+    assert acceptance.ratios("next", len(PROMPT))[0] > before[0]
+    assert not engine._speculator._watched, "nothing of a request stays"
+
+
 def test_a_tree_of_which_nothing_is_worth_it_is_dropped(
     tiny: Any, collect: Any, make_request: Any, known: Any
 ) -> None:

@@ -24,10 +24,11 @@ import torch
 from deepdraft.infer.config import GqaShape, MlaShape, ModelConfig
 from deepdraft.infer.kernels.torch_backend import READ_ROWS
 
-MIN_SHARED_WORK = 24_000_000
-"""Work of a layer from which all threads compute. Measured through the server with the embedded model on two cores: a
-plain step took 1.66 times as long with two threads as with one at 1k tokens, 1.79 at 4k and 1.21 at 16k, which are 3,
-6 and 18 million (docs/experiments/serve.md); prefill was faster with two."""
+MIN_SHARED_WORK = 10_000_000
+"""Work of a layer from which all threads compute. Measured with the embedded model on two quiet cores: two threads
+take 1.00 times as long as one for 3 million (a plain step at 1k), 0.86 for 6 and 14 million, 0.80 for 19, and 0.55 to
+0.65 from 40 million on. Where something else wants the cores, as a client on the same machine, short passes lose by
+waiting for each other, so what gains little is not shared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

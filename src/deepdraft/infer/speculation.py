@@ -8,6 +8,8 @@ neither), the logits of all rows. A tree of which nothing is worth it is dropped
 Nobody is preempted for drafts. Room for them is what is free or evictable; where that is short the tree is smaller,
 or there is none; and after the step `PageLedger.trim` takes it back.
 
+A tree that is drafted and not verified is watched: what would have been accepted follows from the tokens that come.
+
 Where acceptance is simulated the trees are spine first, so that the chain that is to be accepted is there; the policy
 is told how likely it was made, and learns nothing of what comes of it.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -35,7 +37,19 @@ from deepdraft.infer.settings import SpeculationSettings
 from deepdraft.infer.tree.build import build_tree
 from deepdraft.infer.tree.draft_tree import DraftTree
 from deepdraft.infer.tree.marginals import Marginals
+from deepdraft.infer.tree.walk import would_accept
 from deepdraft.infer.verification import Chosen, Drafted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Watched:
+    """A tree that was not verified."""
+
+    tree: DraftTree
+    drafts: Drafts
+    context_len: int
+    num_tokens: int
+    """Of the request when it was drafted; the last of them is the tree's bonus token."""
 
 
 class Speculator:
@@ -68,7 +82,9 @@ class Speculator:
             draft_len=drafter.draft_len,
             tree_budget=settings.tree_budget,
             min_nodes=max(1, math.ceil((settings.simulate_acceptance_len or 1) - 1)),
+            can_watch=settings.simulate_acceptance_len is None,
         )
+        self._watched: dict[Sequence, list[_Watched]] = {}
 
     def draft(self, parts: tuple[Part, ...]) -> Drafted:
         """The decode parts of a step with trees, where that pays and there is use and room for them."""
@@ -91,6 +107,8 @@ class Speculator:
             self._drafts(part.sequence, tree) if tree else None for part, tree in zip(parts, built, strict=True)
         )
         nodes = self.policy.num_nodes(plan, drafts)
+        if self.policy.can_watch:
+            self._watch(parts, built, drafts, nodes)
         cut = tuple(
             tree.prefix(number) if tree and number else None for tree, number in zip(built, nodes, strict=True)
         )
@@ -115,10 +133,43 @@ class Speculator:
             for drafts, tree, tokens in zip(drafted.drafts, drafted.trees, chosen, strict=True)
         ]
         self.policy.observe(drafted.plan, outcomes, seconds=seconds, draft_s=drafted.draft_s + drafted.build_s)
+        for part in drafted.parts:
+            if part.sequence in self._watched:
+                self._look_at(part.sequence)
 
     def forget(self, sequence: Sequence) -> None:
         """The request ended, after `observe` of its last step."""
+        self._watched.pop(sequence, None)
         self.policy.forget(sequence.request.request_id)
+
+    def _watch(
+        self,
+        parts: tuple[Part, ...],
+        built: list[DraftTree | None],
+        drafts: tuple[Drafts | None, ...],
+        nodes: tuple[int, ...],
+    ) -> None:
+        """Keep the trees of which nothing is verified."""
+        for part, tree, drafted, num_nodes in zip(parts, built, drafts, nodes, strict=True):
+            if tree is None or drafted is None or num_nodes or not tree.num_nodes:
+                continue
+            watched = _Watched(tree, drafted, part.start, len(part.sequence.token_ids))
+            self._watched.setdefault(part.sequence, []).append(watched)
+
+    def _look_at(self, sequence: Sequence) -> None:
+        """Tell of those watched trees that the request's tokens have left."""
+        left = []
+        for each in self._watched[sequence]:
+            accepted_len = would_accept(each.tree, sequence.token_ids[each.num_tokens :])
+            if accepted_len is None:
+                left.append(each)
+            else:
+                request_id = sequence.request.request_id
+                self.policy.observe_watched(request_id, each.context_len, each.drafts, accepted_len)
+        if left:
+            self._watched[sequence] = left
+        else:
+            del self._watched[sequence]
 
     def _propose(self, requests: list[DraftRequest]) -> tuple[Marginals, ...]:
         with torch.inference_mode():
@@ -181,6 +232,8 @@ def _decision(decided: Decision, is_asked: bool, drafts: Drafts | None, num_node
         return decided
     if drafts is None:
         return replace(decided, reason="no_room")
+    if decided.reason == "watch" and drafts.path_probs:
+        return decided
     return replace(decided, reason="too_unlikely" if drafts.path_probs else "nothing_drafted")
 
 

@@ -134,6 +134,10 @@ class SimulatedServer:
         kv_tokens = sum(each.context_len for each in decoding)
         forward_s = self._noisy(self.truth.forward_s(len(running), len(running) + sum(nodes), kv_tokens))
         self.policy.observe(plan, outcomes, seconds=draft_s + forward_s, draft_s=draft_s)
+        for job, tree, num_nodes, each in zip(running, trees, nodes, decoding, strict=True):
+            if tree is not None and tree.paths and not num_nodes and self.policy.can_watch:
+                would_be = self._outcome(job, tree, len(tree.paths)).accepted_len
+                self.policy.observe_watched(each.request_id, each.context_len, tree.drafts, would_be)
         self._count(ran, running, plan, outcomes, draft_s + forward_s)
 
     def _count(self, ran: Ran, running: list[Job], plan: Plan, outcomes: list[Outcome], seconds: float) -> None:

@@ -11,7 +11,7 @@ from simulated_server import BUDGET, DRAFT_LEN, Job, Ran, SimulatedServer, Truth
 
 from deepdraft.infer.control.plan import Decoding, Outcome
 from deepdraft.infer.control.policy import Policy
-from deepdraft.infer.control.purse import PROBE_COST_FRAC
+from deepdraft.infer.control.purse import PROBE_COST_FRAC, WATCH_COST_FRAC
 
 CHEAP = Truth(row_frac=0.01, draft_s=0.001)
 """Drafting pays here, if anything is accepted."""
@@ -65,10 +65,34 @@ def test_on_average_it_loses_no_more_than_probing_and_learning_may_cost() -> Non
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_probing_costs_no_more_than_its_share(concurrency: int) -> None:
     server = SimulatedServer(DEAR)
-    ran = server.run(jobs(4, num_tokens=2000, confidence=0.5), concurrency=concurrency)
+    ran = server.run(jobs(4, num_tokens=6000, confidence=0.5), concurrency=concurrency)
     assert ran.all_reasons["probe"] > 3
     assert ran.probe_loss_s <= PROBE_COST_FRAC * ran.seconds + 0.05
     assert ran.all_reasons["pays"] == 0
+
+
+@pytest.mark.parametrize("draft_s", [0.00002, 0.0005, 0.006])
+def test_watching_costs_no_more_than_its_share(draft_s: float) -> None:
+    ran = SimulatedServer(Truth(row_frac=0.25, draft_s=draft_s)).run(jobs(4, num_tokens=1000, confidence=0.1))
+    assert ran.all_reasons["watch"] > 3
+    assert ran.all_reasons["watch"] * draft_s <= WATCH_COST_FRAC * ran.seconds + 2 * draft_s
+
+
+def test_what_begins_to_pay_is_seen_by_watching() -> None:
+    """Prompt lookup at the place where an answer begins to repeat itself: drafts cost nothing, rows do."""
+    truth = Truth(plain_s=0.0017, row_frac=0.03, first_row_frac=0.5, draft_s=0.00003)
+
+    def repeats_later(job: Job) -> None:
+        job.honesty = 0.05 if job.num_done < 150 else 1.0
+
+    def ran(*, can_watch: bool) -> Ran:
+        server = SimulatedServer(truth, seed=3)
+        server.policy.can_watch = can_watch
+        return server.run(jobs(6, num_tokens=450, confidence=0.9, change=repeats_later))
+
+    watching, probing = ran(can_watch=True), ran(can_watch=False)
+    assert probing.all_reasons["watch"] == 0
+    assert watching.rate > 1.05 * probing.rate
 
 
 def test_it_finds_the_smaller_tree_that_pays() -> None:

@@ -12,12 +12,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import chi2
-from tree_case import BONUS, Path, candidates, node_path, random_candidates
+from tree_case import BONUS, Path, any_candidates, candidates, node_path, random_candidates
 
 from deepdraft.infer.tree.build import build_tree
 from deepdraft.infer.tree.draft_tree import DraftTree
-from deepdraft.infer.tree.walk import Walk, walk
+from deepdraft.infer.tree.marginals import Marginals
+from deepdraft.infer.tree.walk import Walk, walk, would_accept
 
 VOCAB_SIZE = 4
 #      7 (bonus)
@@ -172,3 +175,17 @@ def test_rounds_of_drawn_tokens_have_the_targets_distribution() -> None:
     bins.append((sum(counts[tokens] for tokens in rare), sum(expected[tokens] for tokens in rare)))
     chi_square = sum((found - wanted) ** 2 / wanted for found, wanted in bins)
     assert chi_square < chi2.ppf(0.999, len(bins) - 1)
+
+
+@given(drafted=any_candidates(), budget=st.integers(0, 12), data=st.data())
+def test_what_is_watched_is_what_a_walk_would_have_accepted(
+    drafted: Marginals, budget: int, data: st.DataObject
+) -> None:
+    """Tokens that go down the tree for a while; however few are known, nothing else is ever said."""
+    tree = build_tree(BONUS, drafted, budget=budget)
+    chosen = [data.draw(st.sampled_from(sorted({0, *tree.token_ids}))) for _ in range(max(tree.depths) + 1)]
+    walked = walk(tree, lambda node: chosen[tree.depths[node]])
+    said = [would_accept(tree, chosen[:known]) for known in range(len(chosen) + 1)]
+    assert said[-1] == walked.accepted_len
+    assert set(said) <= {None, walked.accepted_len}
+    assert all(each is None for each in said[: walked.accepted_len])

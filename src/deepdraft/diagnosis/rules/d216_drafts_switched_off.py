@@ -30,6 +30,7 @@ MIN_OFF_FRAC = 0.1
 """Of the steps: less is learning and probing."""
 _WORDS = {
     "below_break_even": "below break-even",
+    "watch": "below break-even, drafted to see what would be accepted",
     "too_unlikely": "drafted, and no draft likely enough to be verified",
     "nothing_drafted": "the drafter had nothing to propose",
     "no_room": "no room for drafts in the KV pool",

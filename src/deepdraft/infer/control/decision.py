@@ -16,6 +16,7 @@ Reason = Literal[
     "learning",
     "always",
     "below_break_even",
+    "watch",
     "too_unlikely",
     "nothing_drafted",
     "no_room",
@@ -29,6 +30,7 @@ Reason = Literal[
     learning          a round or a plain step, since the cost of its kind is not known yet
     always, never     as the mode says
     below_break_even  plain: a round would commit too few tokens for what it costs
+    watch             plain, below break-even: drafted all the same, to see what would have been accepted
     too_unlikely      plain: drafted, and then no draft was likely enough to be verified
     nothing_drafted   plain: the drafter had nothing to propose
     no_room           plain: the pool has no room for drafts

@@ -10,7 +10,9 @@ from deepdraft.infer.control.costs import RowCosts
 from deepdraft.infer.control.decision import Decision, Reason
 
 EXPLORING: tuple[Reason, ...] = ("probe", "learning")
-"""Reasons of what is done to find out."""
+"""Reasons of what is done to find out, by verifying."""
+PASSING: tuple[Reason, ...] = (*EXPLORING, "watch")
+"""Reasons that hold for one step alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class Standing:
 
     def __init__(self, plan: Plan | None = None, num_steps: int = 0) -> None:
         """For so many steps more; one with anything done to find out stands for none."""
-        is_exploring = plan is None or any(each.reason in EXPLORING for each in plan.decisions)
+        is_exploring = plan is None or any(each.reason in PASSING for each in plan.decisions)
         self._plan = None if is_exploring else plan
         self._num_left = num_steps
 

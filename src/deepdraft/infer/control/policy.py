@@ -11,7 +11,9 @@ case of one request whose rounds are all alike). A step is one pass: the nodes o
 and its requests share the drafter's pass.
 
 What is below break-even is tried again now and then, and what costs are not known is learned; `purse` says how much
-may be lost by that.
+may be lost by that. Most of it is seen without verifying anything: a request's output doesn't depend on drafts, so
+what would have been accepted of a tree follows from the tokens that came after it. Such a tree is *watched*; it costs
+the drafter's pass alone, which for prompt lookup is next to nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from deepdraft.infer.control.costs import Costs, RowCosts
 from deepdraft.infer.control.decision import Decision, Reason, SpeculationMode
 from deepdraft.infer.control.optimism import Optimism
 from deepdraft.infer.control.plan import EXPLORING, Decoding, Outcome, Plan, Standing, alike
-from deepdraft.infer.control.purse import Purse
+from deepdraft.infer.control.purse import WATCH_COST_FRAC, Purse
 from deepdraft.infer.control.weighing import Weighing
 from deepdraft.infer.control.worth import Worth, cut
 
@@ -46,7 +48,9 @@ those of a moment, and are not to keep drafting off for as long as they would.""
 WEIGH_EVERY_STEPS = 4
 """As long as the same requests decode, what was decided stands for so many steps."""
 WEIGH_PLAIN_EVERY_STEPS = 16
-"""And where nobody drafts, so that nothing new is seen of drafts."""
+"""And where nobody drafts, so that nothing new is seen of drafts; fewer where a draft costs next to nothing."""
+CHEAP_DRAFT_FRAC = 0.1
+"""Of a plain step: what that is."""
 _NUM_RATES = 2
 _LEARNING_PARTS = 4
 
@@ -58,13 +62,23 @@ class Policy:
     more a round for each further request.
     """
 
-    def __init__(self, mode: SpeculationMode, *, draft_len: int, tree_budget: int, min_nodes: int = 1) -> None:
+    def __init__(
+        self,
+        mode: SpeculationMode,
+        *,
+        draft_len: int,
+        tree_budget: int,
+        min_nodes: int = 1,
+        can_watch: bool = True,
+    ) -> None:
         """`min_nodes`: what a tree that is verified has at least, where it has them (a simulated acceptance length
-        needs its chain)."""
+        needs its chain). `can_watch`: whether output tells what would have been accepted."""
         self.mode = mode
         self.costs = Costs()
         self.acceptance = Acceptance(draft_len=draft_len, tree_budget=tree_budget)
         self.purse = Purse()
+        self._watch_purse = Purse(WATCH_COST_FRAC)
+        self.can_watch = can_watch and mode == "auto"
         self._tree_budget = tree_budget
         self._min_nodes = min_nodes
         self._num_learning_rounds = 0
@@ -93,7 +107,8 @@ class Policy:
         knows_rounds = self.costs.num_drafts >= NUM_LEARNING_ROUNDS and costs.knows_drafts
         if knows_rounds and self.acceptance.is_known:
             plan = self._weigh(tuple(requests), able, costs)
-            num_steps = WEIGH_EVERY_STEPS if any(plan.drafting) else WEIGH_PLAIN_EVERY_STEPS
+            is_brief = any(plan.drafting) or self._draft_s(1, kv_tokens) < CHEAP_DRAFT_FRAC * costs.plain_s
+            num_steps = WEIGH_EVERY_STEPS if is_brief else WEIGH_PLAIN_EVERY_STEPS
             self._standing = Standing(plan, num_steps - 1)
             return plan
         return self._learn(tuple(requests), able, costs)
@@ -114,6 +129,8 @@ class Policy:
         for place, num_nodes in zip(weighed, kept, strict=True):
             taken[place] = max(num_nodes, self._min_nodes) if num_nodes else 0
         for place in gains.keys() - weighed.keys():
+            if plan.decisions[place].reason == "watch":
+                continue
             taken[place] = max(self._num_explored(plan, gains[place]), self._min_nodes)
         return tuple(min(*pair) for pair in zip(taken, sizes, strict=True))
 
@@ -133,11 +150,21 @@ class Policy:
         for request, outcome in zip(plan.requests, outcomes, strict=True):
             self._observe_drafts(request, outcome)
         self._settle(plan, outcomes, seconds)
+        for request, decision in zip(plan.requests, plan.decisions, strict=True):
+            if decision.reason == "watch":
+                self._watch_purse.spend(request.request_id, request.context_len, draft_s / max(1, len(drafting)))
+
+    def observe_watched(self, request_id: str, context_len: int, drafts: Drafts, accepted_len: int) -> None:
+        """Of a tree that was drafted at that context and not verified so much would have been accepted, as the tokens
+        that came since tell. The request has not ended."""
+        if self.mode == "auto":
+            self.acceptance.observe_accepted(request_id, context_len, drafts, len(drafts.path_probs), accepted_len)
 
     def forget(self, request_id: str) -> None:
         """The request ended."""
         self.acceptance.forget(request_id)
         self.purse.close(request_id)
+        self._watch_purse.close(request_id)
         self._optimism.forget(request_id)
         self._stopped.discard(request_id)
 
@@ -169,7 +196,7 @@ class Policy:
         mean_kv_tokens = _kv_tokens(requests) // len(requests)
         weighing = Weighing(
             costs,
-            lambda number: self.costs.draft_s(number, number * mean_kv_tokens) or 0.0,
+            lambda number: self._draft_s(number, number * mean_kv_tokens),
             {place: self._outlook(requests[place]) for place in able},
             num_requests=len(requests),
             budget=self._tree_budget,
@@ -196,6 +223,7 @@ class Policy:
         is_whole = bool(chosen) or self._num_probes % 2 == 1
         is_refresh = bool(chosen) and self._is_plain_due(weighing, requests, rate)
         probing = None if is_refresh else self._probing(weighing, requests, able, chosen, rate, is_whole=is_whole)
+        watching = self._watching(weighing, requests, able, chosen) if probing is None and not is_refresh else None
         decisions = []
         for place, request in enumerate(requests):
             reason: Reason = "pays" if place in chosen else "below_break_even"
@@ -203,9 +231,13 @@ class Policy:
                 decisions.append(Decision(reason="ending"))
                 continue
             each = chosen.get(place) or weighing.forced(place, rate)
+            if is_refresh or place == probing:
+                reason = "probe"
+            elif place == watching:
+                reason = "watch"
             decisions.append(
                 Decision(
-                    reason="probe" if is_refresh or place == probing else reason,
+                    reason=reason,
                     break_even_len=weighing.break_even_len(each, len(chosen.keys() | {place})),
                     expected_len=1 + each.gain,
                 )
@@ -215,7 +247,7 @@ class Policy:
             requests=requests,
             decisions=tuple(decisions),
             drafting=tuple(
-                not is_refresh and (place in chosen or place == probing) for place in range(len(requests))
+                not is_refresh and (place in chosen or place in (probing, watching)) for place in range(len(requests))
             ),
             rate_tok_s=rate,
             base_s=weighing.seconds(chosen.values()),
@@ -247,6 +279,25 @@ class Policy:
             loss_s = min(loss_s, MAX_YOUNG_LOSS_STEPS * weighing.costs.plain_s)
         request = requests[place]
         return place if self.purse.can_afford(request.request_id, request.context_len, loss_s) else None
+
+    def _watching(
+        self, weighing: Weighing, requests: tuple[Decoding, ...], able: list[int], chosen: dict[int, Worth]
+    ) -> int | None:
+        """Of the requests below break-even the one that saved most for watching, if that is enough for a draft."""
+        left = [place for place in able if place not in chosen]
+        if not left or not self.can_watch:
+            return None
+
+        def credit_s(place: int) -> float:
+            return self._watch_purse.credit_s(requests[place].request_id, requests[place].context_len)
+
+        request = requests[max(left, key=credit_s)]
+        loss_s = weighing.added_draft_s(len(chosen))
+        is_affordable = self._watch_purse.can_afford(request.request_id, request.context_len, loss_s)
+        return requests.index(request) if is_affordable else None
+
+    def _draft_s(self, num_drafting: int, kv_tokens: int) -> float:
+        return self.costs.draft_s(num_drafting, kv_tokens) or 0.0
 
     def _is_plain_due(self, weighing: Weighing, requests: tuple[Decoding, ...], rate: float) -> bool:
         if self._num_steps_since_plain < PLAIN_REFRESH_STEPS:
@@ -298,7 +349,9 @@ class Policy:
     def _settle(self, plan: Plan, outcomes: Sequence[Outcome], seconds: float) -> None:
         """All save; who found something out pays for what that took longer than the rest of the step."""
         for request in plan.requests:
-            self.purse.earn(request.request_id, request.context_len, seconds / len(plan.requests))
+            decode_s = seconds / len(plan.requests)
+            self.purse.earn(request.request_id, request.context_len, decode_s)
+            self._watch_purse.earn(request.request_id, request.context_len, decode_s)
         if plan.rate_tok_s is None or plan.base_s is None:
             return
         self._compare(plan, outcomes, seconds / plan.base_s)

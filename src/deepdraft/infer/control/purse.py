@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PROBE_COST_FRAC = 0.01
-"""Of decoding time."""
+PROBE_COST_FRAC = 0.005
+"""Of decoding time, for probes that are verified."""
+WATCH_COST_FRAC = 0.005
+"""And for drafts that are only watched: 1 % in all."""
 _MAX_SAVED_PROBES = 2.0
 """Savings beyond so many probes are dropped: hours without one are no reason for an hour of them."""
 
@@ -23,7 +25,9 @@ _MAX_SAVED_PROBES = 2.0
 class Purse:
     """Of all requests of an engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, cost_frac: float = PROBE_COST_FRAC) -> None:
+        """`cost_frac`: of decoding time, what may be lost."""
+        self._cost_frac = cost_frac
         self._accounts: dict[str, _Account] = {}
         self._left_s: dict[int, float] = {}
         """By the class of context: what ended requests left."""
@@ -47,7 +51,7 @@ class Purse:
         """The request decoded for so long."""
         account = self._account(request_id, context_len)
         account.context_len = context_len
-        self._put(account, PROBE_COST_FRAC * decode_s)
+        self._put(account, self._cost_frac * decode_s)
 
     def spend(self, request_id: str, context_len: int, loss_s: float) -> None:
         """A probe lost so much; below zero it won that."""

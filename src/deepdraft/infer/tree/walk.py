@@ -14,7 +14,7 @@ Leaves out what ends a request inside the path: `commit` truncates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from deepdraft.infer.tree.draft_tree import DraftTree
@@ -45,3 +45,15 @@ def walk(tree: DraftTree, choose: Callable[[int], int]) -> Walk:
         if child is None:
             return Walk(tuple(path), token_id)
         path.append(child)
+
+
+def would_accept(tree: DraftTree, token_ids: Iterable[int]) -> int | None:
+    """How many drafts of a tree that was not verified a walk would have accepted, by the tokens that came after its
+    bonus token; None while these have not left the tree."""
+    node, accepted_len = 0, 0
+    for token_id in token_ids:
+        child = tree.child(node, token_id)
+        if child is None:
+            return accepted_len
+        node, accepted_len = child, accepted_len + 1
+    return None if tree.first_children[node] > 0 else accepted_len
