@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from deepdraft.cli.stop import Stop, stop_signal
 from deepdraft.cli.train_drafter_flags import RESULTS, add_training_flags
 from deepdraft.errors import UsageError
 
@@ -48,36 +45,11 @@ def run(namespace: argparse.Namespace) -> int:
         raise UsageError(f"{results} exists already", hint="move it away, or name another --out")
     target = load_target(namespace.target, num_threads=namespace.num_threads)
     if namespace.evaluate is None:
-        with _stop_signal() as stop:
+        with stop_signal() as stop:
             _train(namespace, target, stop)
     if namespace.eval_text:
         _evaluate(namespace, target, results)
     return 0
-
-
-class _Stop:
-    """Whether Ctrl-C or SIGTERM came. The first is answered between two steps, a second one at once."""
-
-    def __init__(self) -> None:
-        self.is_asked = False
-
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        """What a signal does."""
-        if self.is_asked:
-            raise KeyboardInterrupt
-        self.is_asked = True
-
-
-@contextmanager
-def _stop_signal() -> Iterator[_Stop]:
-    stop = _Stop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, stop.ask) for number in numbers}
-    try:
-        yield stop
-    finally:
-        for number in numbers:
-            signal.signal(number, before[number])
 
 
 def _check(namespace: argparse.Namespace) -> None:
@@ -102,7 +74,7 @@ def _check(namespace: argparse.Namespace) -> None:
         raise UsageError("--steps and --tokens both say how long", hint="leave out one of them")
 
 
-def _train(namespace: argparse.Namespace, target: Target, stop: _Stop) -> None:
+def _train(namespace: argparse.Namespace, target: Target, stop: Stop) -> None:
     from deepdraft.infer.drafter_training.job import DRAFTER, Job
     from deepdraft.infer.drafter_training.prompts import read_documents
 

@@ -291,10 +291,9 @@ class Policy:
         def credit_s(place: int) -> float:
             return self._watch_purse.credit_s(requests[place].request_id, requests[place].context_len)
 
-        request = requests[max(left, key=credit_s)]
-        loss_s = weighing.added_draft_s(len(chosen))
-        is_affordable = self._watch_purse.can_afford(request.request_id, request.context_len, loss_s)
-        return requests.index(request) if is_affordable else None
+        place = max(left, key=credit_s)
+        request, loss_s = requests[place], weighing.added_draft_s(len(chosen))
+        return place if self._watch_purse.can_afford(request.request_id, request.context_len, loss_s) else None
 
     def _draft_s(self, num_drafting: int, kv_tokens: int) -> float:
         return self.costs.draft_s(num_drafting, kv_tokens) or 0.0
