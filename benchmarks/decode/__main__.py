@@ -29,6 +29,7 @@ from benchmarks.peers.machine import machine
 from deepdraft.embedded.spec import num_cores
 from deepdraft.errors import DeepdraftError, UsageError
 from deepdraft.infer.components.clock import Machine
+from deepdraft.infer.drafters.drafter import Drafter
 from deepdraft.infer.drafters.open import open_drafter
 from deepdraft.infer.kernels.select import AUTO as FASTEST
 from deepdraft.infer.kv.layout import kv_layout
@@ -119,14 +120,20 @@ def _measure(options: argparse.Namespace, stage: Stage) -> None:
                         file.write(msgspec.json.encode(found) + b"\n")
 
 
-def _parts(options: argparse.Namespace, stage: Stage) -> Parts:
+def _drafter(options: argparse.Namespace, stage: Stage) -> Drafter:
     drafter = open_drafter(options.drafter, stage.model)
     if drafter is None:
-        raise SystemExit("name a drafter")
+        raise UsageError(
+            "without a drafter there is nothing to compare", hint="--drafter embedded, ngram or a folder"
+        )
+    return drafter
+
+
+def _parts(options: argparse.Namespace, stage: Stage) -> Parts:
     return Parts(
         model=ReplayingModel(stage.model, stage.recording),
         tokenizer=stage.tokenizer,
-        drafter=drafter,
+        new_drafter=lambda: _drafter(options, stage),
         settings=settings(
             stage.context_lens[-1],
             num_answers=len(stage.context_lens) * (options.answers + 1),
@@ -158,7 +165,7 @@ def _told(found: Answer, is_warmup: bool) -> str:
 
 
 def _facts_now(options: argparse.Namespace, stage: Stage) -> Facts:
-    drafter = _parts(options, stage).drafter
+    drafter = _drafter(options, stage)
     own, both = (
         kv_layout(stage.model.config, page_size=PAGE_SIZE, dtype=torch.float32, drafter_layers=layers).bytes_per_token
         for layers in ((), drafter.kv_layers)

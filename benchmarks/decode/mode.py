@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from deepdraft.infer.drafters.drafter import Drafter
@@ -17,11 +18,12 @@ MODES = (NONE, NEVER, AUTO, TREE, CHAIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What all engines share."""
+    """What engines are made of."""
 
     model: Model
     tokenizer: Tokenizer
-    drafter: Drafter
+    new_drafter: Callable[[], Drafter]
+    """Each engine has one of its own: what one mode found out is no other's."""
     settings: EngineSettings
     tree_budget: int
 
@@ -30,14 +32,16 @@ def engine(mode: str, parts: Parts) -> Engine:
     """An engine with a pool of its own."""
     if mode == NONE:
         return Engine(parts.model, parts.tokenizer, parts.settings)
-    return Engine(parts.model, parts.tokenizer, parts.settings, parts.drafter, _speculation(mode, parts))
+    drafter = parts.new_drafter()
+    speculation = _speculation(mode, parts.tree_budget, drafter.draft_len)
+    return Engine(parts.model, parts.tokenizer, parts.settings, drafter, speculation)
 
 
-def _speculation(mode: str, parts: Parts) -> SpeculationSettings:
+def _speculation(mode: str, tree_budget: int, draft_len: int) -> SpeculationSettings:
     if mode == CHAIN:
-        return SpeculationSettings(mode="always", tree_budget=parts.drafter.draft_len, tree_top_k=1)
+        return SpeculationSettings(mode="always", tree_budget=draft_len, tree_top_k=1)
     if mode == AUTO:
-        return SpeculationSettings(mode="auto", tree_budget=parts.tree_budget)
+        return SpeculationSettings(mode="auto", tree_budget=tree_budget)
     if mode == TREE:
-        return SpeculationSettings(mode="always", tree_budget=parts.tree_budget)
-    return SpeculationSettings(mode="never", tree_budget=parts.tree_budget)
+        return SpeculationSettings(mode="always", tree_budget=tree_budget)
+    return SpeculationSettings(mode="never", tree_budget=tree_budget)

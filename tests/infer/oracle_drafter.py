@@ -39,6 +39,7 @@ class OracleDrafter:
     second_frac: float = 0.2
     """How often the next one."""
     scratch_len: int = 6
+    is_calibrated: bool = False
     vocab_size: int = 256
     name: str = "oracle"
     tapped_layers: tuple[int, ...] = (0,)

@@ -36,14 +36,14 @@ def taught(engine: Engine, *, plain_s: float, draft_s: float, row_s: float = 0.0
     for num_requests in range(1, max_requests + 1):
         for kv_tokens in (num_requests * 16, num_requests * 32, num_requests * 64, num_requests * 128):
             for _ in range(5):
-                policy.costs.observe_forward(num_requests, num_requests, kv_tokens, plain_s)
-                policy.costs.observe_draft(num_requests, kv_tokens, draft_s)
+                policy.books.costs.observe_forward(num_requests, num_requests, kv_tokens, plain_s)
+                policy.books.costs.observe_draft(num_requests, kv_tokens, draft_s)
                 for nodes in (1, 2, 4, 8, 12):
-                    policy.costs.observe_forward(
+                    policy.books.costs.observe_forward(
                         num_requests, num_requests + nodes, kv_tokens, plain_s + nodes * row_s
                     )
-    policy.acceptance.observe_drafts("teacher", 64, Drafts(path_probs=(0.6, 0.4, 0.3), depths=(1, 2, 3)))
-    policy.acceptance.forget("teacher")
+    policy.books.acceptance.observe_drafts("teacher", 64, Drafts(path_probs=(0.6, 0.4, 0.3), depths=(1, 2, 3)))
+    policy.books.acceptance.forget("teacher")
     return engine
 
 
@@ -66,7 +66,7 @@ def test_modes_give_the_same_output(tiny: Any, collect: Any, make_request: Any, 
         )
         answers = collect(engine, requests)
         assert [[*prompts[n], *answers[str(n)].token_ids] for n in range(6)] == texts
-        assert policy_of(engine).num_requests == 0, "nothing of a request stays"
+        assert policy_of(engine).books.num_requests == 0, "nothing of a request stays"
         for answer in answers.values():
             drafting = answer.last.speculation
             assert sum(drafting.rounds_by_reason.values()) == drafting.num_rounds
@@ -119,11 +119,14 @@ def test_where_it_does_not_pay_nothing_is_drafted(tiny: Any, collect: Any, make_
 
 
 def test_what_is_not_verified_is_watched(tiny: Any, collect: Any, make_request: Any, known: Any) -> None:
-    """Rows are dear and drafts cost nothing: none is verified, and yet it is seen how right they are."""
+    """Rows are dear and drafts cost little: none is verified, and yet it is seen how right they are."""
     text = known(PROMPT, max_tokens=60)
     drafter = OracleDrafter([text])
-    engine = taught(tiny.engine(drafter=drafter, speculation=AUTO), plain_s=0.001, draft_s=0.0, row_s=FOREVER_S)
-    acceptance = policy_of(engine).acceptance
+    engine = tiny.engine(drafter=drafter, speculation=AUTO)
+    taught(engine, plain_s=0.001, draft_s=0.00006, row_s=FOREVER_S)
+    policy_of(engine).books.watching.earn("saving", len(PROMPT), 1.0)
+    policy_of(engine).books.watching.close("saving")
+    acceptance = policy_of(engine).books.acceptance
     before = acceptance.ratios("next", len(PROMPT))
     answer = collect(engine, [make_request("a", PROMPT, max_tokens=60)])["a"]
     assert [*PROMPT, *answer.token_ids] == text and drafter.drafted
@@ -131,6 +134,22 @@ def test_what_is_not_verified_is_watched(tiny: Any, collect: Any, make_request: 
     assert drafting.num_rounds == 0 and drafting.plain_steps_by_reason["watch"] >= 1
     assert acceptance.ratios("next", len(PROMPT)) != before
     assert not engine._speculator._watched, "nothing of a request stays"
+
+
+def test_a_drafter_that_costs_nothing_is_asked_at_every_step(
+    tiny: Any, collect: Any, make_request: Any, known: Any
+) -> None:
+    """And each tree is weighed by itself. One that counts for itself how right it is isn't corrected."""
+    text = known(PROMPT, max_tokens=60)
+    drafter = OracleDrafter([text], is_calibrated=True)
+    engine = tiny.engine(drafter=drafter, speculation=AUTO)
+    taught(engine, plain_s=0.001, draft_s=0.0, row_s=FOREVER_S)
+    answer = collect(engine, [make_request("a", PROMPT, max_tokens=60)])["a"]
+    assert [*PROMPT, *answer.token_ids] == text
+    num_asked = len(drafter.drafted)
+    assert answer.last.speculation.plain_steps_by_reason["too_unlikely"] == num_asked > 10
+    assert policy_of(engine).books.acceptance.ratios("next", len(PROMPT)) == [1.0] * 5
+    assert not engine._speculator._watched
 
 
 def test_a_tree_of_which_nothing_is_worth_it_is_dropped(
@@ -143,8 +162,8 @@ def test_a_tree_of_which_nothing_is_worth_it_is_dropped(
     taught(engine, plain_s=1.0, draft_s=0.0, row_s=0.95)
     policy = policy_of(engine)
     for _ in range(8):
-        policy.acceptance.observe_drafts("teacher", 64, Drafts(path_probs=(1.0,) * 5, depths=(1, 2, 3, 4, 5)))
-    policy.acceptance.forget("teacher")
+        policy.books.acceptance.observe_drafts("teacher", 64, Drafts(path_probs=(1.0,) * 5, depths=(1, 2, 3, 4, 5)))
+    policy.books.acceptance.forget("teacher")
     answer = collect(engine, [make_request("a", PROMPT, max_tokens=20)])["a"]
     assert [*PROMPT, *answer.token_ids] == text and drafter.drafted
     assert reasons(engine)["too_unlikely"] > 0
@@ -175,7 +194,7 @@ def test_simulated_acceptance_is_as_asked_and_teaches_nothing(
     assert abs(num_given - acceptance_len * len(rounds)) < acceptance_len + 1, "the last one may be cut"
     whole = [verified for verified in rounds if verified.num_built_nodes == 8]
     assert min(verified.num_nodes for verified in whole) >= math.ceil(acceptance_len - 1)
-    assert policy_of(engine).acceptance.ratios("b", 64) == [1.0] * 5
+    assert policy_of(engine).books.acceptance.ratios("b", 64) == [1.0] * 5
 
 
 def test_aborted_requests_are_forgotten(tiny_llama: Any, make_request: Any) -> None:
@@ -184,7 +203,7 @@ def test_aborted_requests_are_forgotten(tiny_llama: Any, make_request: Any) -> N
         engine.submit(make_request(name, PROMPT, max_tokens=50))
     for _ in range(12):
         engine.step()
-    assert policy_of(engine).num_requests > 0
+    assert policy_of(engine).books.num_requests > 0
     for name in "abc":
         engine.abort(name)
-    assert policy_of(engine).num_requests == 0
+    assert policy_of(engine).books.num_requests == 0

@@ -73,7 +73,8 @@ class Engine:
         )
         attention = attention_backend(settings.attention_backend, device)
         self._drafter = DeferredDrafter(drafter) if drafter else None
-        self._runner = Runner(model, self.pool, attention, self._drafter)
+        has_rows = drafter is not None and bool(drafter.kv_layers)
+        self._runner = Runner(model, self.pool, attention, self._drafter if has_rows else None)
         self._speculator: Speculator | None = None
         self._simulated_len: float | None = None
         if self._drafter:

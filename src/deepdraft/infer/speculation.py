@@ -21,11 +21,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import torch
-
 from deepdraft.errors import UsageError
 from deepdraft.infer.control.acceptance import Drafts
-from deepdraft.infer.control.decision import Decision
 from deepdraft.infer.control.plan import Decoding, Outcome, Plan
 from deepdraft.infer.control.policy import Policy
 from deepdraft.infer.drafters.drafter import Drafter, DraftRequest
@@ -90,38 +87,40 @@ class Speculator:
         """The decode parts of a step with trees, where that pays and there is use and room for them."""
         started_s = time.monotonic()
         plan = self.policy.plan([_decoding(part) for part in parts])
+        planned_s = time.monotonic()
         if not any(plan.drafting):
-            return _left_off(parts, plan, time.monotonic() - started_s)
-        asked = [part.sequence for part, is_asked in zip(parts, plan.drafting, strict=True) if is_asked]
-        budgets = {sequence: budget for sequence in asked if (budget := self._budget(sequence))}
-        requests = [self._request(sequence) for sequence in budgets]
-        with_room_s = time.monotonic()
-        proposed = self._propose(requests) if requests else ()
+            return _plain(parts, plan, build_s=planned_s - started_s)
+        asked = [
+            part.sequence
+            for part, is_asked in zip(parts, plan.drafting, strict=True)
+            if is_asked and self._has_scratch(part.sequence)
+        ]
+        requests = [self._request(sequence) for sequence in asked]
+        with_scratch_s = time.monotonic()
+        proposed = self._drafter.draft(requests, self._pool, self._attention, top_k=self._settings.tree_top_k)
         proposed_s = time.monotonic()
         trees = {
-            sequence: self._tree(request, candidates, budget)
-            for (sequence, budget), request, candidates in zip(budgets.items(), requests, proposed, strict=True)
+            sequence: self._tree(request, candidates)
+            for sequence, request, candidates in zip(asked, requests, proposed, strict=True)
         }
         built = [trees.get(part.sequence) for part in parts]
         drafts = tuple(
-            self._drafts(part.sequence, tree) if tree else None for part, tree in zip(parts, built, strict=True)
+            None if tree is None else self._drafts(part.sequence, tree)
+            for part, tree in zip(parts, built, strict=True)
         )
-        nodes = self.policy.num_nodes(plan, drafts)
-        if self.policy.can_watch:
-            self._watch(parts, built, drafts, nodes)
-        cut = tuple(
-            tree.prefix(number) if tree and number else None for tree, number in zip(built, nodes, strict=True)
-        )
-        verified = tuple(_to_verify(part, tree) if tree else part for part, tree in zip(parts, cut, strict=True))
-        draft_s = proposed_s - with_room_s
+        plan = self.policy.cut(plan, drafts)
+        if self.policy.can_watch and not self._drafter.is_calibrated:
+            self._watch(parts, built, drafts, plan)
+        cut, plan = self._with_room(parts, built, plan)
+        ended_s = time.monotonic()
         return Drafted(
-            parts=verified,
+            parts=tuple(_to_verify(part, tree) if tree else part for part, tree in zip(parts, cut, strict=True)),
             trees=cut,
-            draft_s=draft_s,
-            build_s=time.monotonic() - started_s - draft_s,
+            draft_s=proposed_s - with_scratch_s,
+            build_s=ended_s - proposed_s + with_scratch_s - started_s,
+            speculation_s=ended_s - planned_s,
             plan=plan,
             drafts=drafts,
-            decisions=tuple(map(_decision, plan.decisions, plan.drafting, drafts, nodes)),
         )
 
     def observe(self, drafted: Drafted, chosen: Iterable[Chosen], seconds: float) -> None:
@@ -132,7 +131,7 @@ class Speculator:
             Outcome(drafts=drafts, num_nodes=tree.num_nodes if tree else 0, accepted_len=len(tokens.path) - 1)
             for drafts, tree, tokens in zip(drafted.drafts, drafted.trees, chosen, strict=True)
         ]
-        self.policy.observe(drafted.plan, outcomes, seconds=seconds, draft_s=drafted.draft_s + drafted.build_s)
+        self.policy.observe(drafted.plan, outcomes, seconds=seconds, draft_s=drafted.speculation_s)
         for part in drafted.parts:
             if part.sequence in self._watched:
                 self._look_at(part.sequence)
@@ -147,10 +146,10 @@ class Speculator:
         parts: tuple[Part, ...],
         built: list[DraftTree | None],
         drafts: tuple[Drafts | None, ...],
-        nodes: tuple[int, ...],
+        plan: Plan,
     ) -> None:
         """Keep the trees of which nothing is verified."""
-        for part, tree, drafted, num_nodes in zip(parts, built, drafts, nodes, strict=True):
+        for part, tree, drafted, num_nodes in zip(parts, built, drafts, plan.num_nodes, strict=True):
             if tree is None or drafted is None or num_nodes or not tree.num_nodes:
                 continue
             watched = _Watched(tree, drafted, part.start, len(part.sequence.token_ids))
@@ -171,16 +170,12 @@ class Speculator:
         else:
             del self._watched[sequence]
 
-    def _propose(self, requests: list[DraftRequest]) -> tuple[Marginals, ...]:
-        with torch.inference_mode():
-            return self._drafter.draft(requests, self._pool, self._attention, top_k=self._settings.tree_top_k)
-
-    def _tree(self, request: DraftRequest, candidates: Marginals, budget: int) -> DraftTree:
+    def _tree(self, request: DraftRequest, candidates: Marginals) -> DraftTree:
         settings = self._settings
         return build_tree(
             request.token_ids[-1],
             candidates,
-            budget=budget,
+            budget=settings.tree_budget,
             is_spine_first=settings.is_spine_first or settings.simulate_acceptance_len is not None,
             max_depth=request.max_draft_len,
         )
@@ -191,17 +186,34 @@ class Speculator:
         is_cut = sequence.max_draft_len < self._drafter.draft_len
         if simulated_len is None:
             probs = [math.exp(score) for score in tree.log_probs[1:]]
-            return Drafts(path_probs=probs, depths=tree.depths[1:], is_cut=is_cut)
+            return Drafts(
+                path_probs=probs, depths=tree.depths[1:], is_cut=is_cut, is_calibrated=self._drafter.is_calibrated
+            )
         spine = [node == depth for node, depth in enumerate(tree.depths)]
         probs = [min(1.0, max(0.0, simulated_len - depth)) * on for depth, on in zip(tree.depths, spine, strict=True)]
-        return Drafts(path_probs=probs[1:], depths=tree.depths[1:], is_cut=is_cut, is_simulated=True)
+        return Drafts(path_probs=probs[1:], depths=tree.depths[1:], is_cut=is_cut, is_calibrated=True)
 
-    def _budget(self, sequence: Sequence) -> int:
-        """Nodes its tree may have; 0: none. Its pages have room for them and for the drafter's rows."""
-        start, scratch_len = sequence.page_table.num_tokens, self._drafter.scratch_len
-        wanted = max(1 + self._settings.tree_budget, scratch_len)
-        num_rows = self._ledger.stretch(sequence, start + wanted) - start
-        return min(self._settings.tree_budget, num_rows - 1) if num_rows >= scratch_len else 0
+    def _has_scratch(self, sequence: Sequence) -> bool:
+        """Whether its pages have room for the rows that drafting writes; what can be had is made so."""
+        scratch_len, start = self._drafter.scratch_len, sequence.page_table.num_tokens
+        return not scratch_len or self._ledger.stretch(sequence, start + scratch_len) >= start + scratch_len
+
+    def _with_room(
+        self, parts: tuple[Part, ...], built: list[DraftTree | None], plan: Plan
+    ) -> tuple[tuple[DraftTree | None, ...], Plan]:
+        """The first nodes of each tree that are to be verified and that there is room for, and the plan without those
+        that there is none for."""
+        cut, decisions = list[DraftTree | None](), list(plan.decisions)
+        for place, (part, tree, num_nodes) in enumerate(zip(parts, built, plan.num_nodes, strict=True)):
+            if not tree or not num_nodes:
+                cut.append(None)
+                continue
+            start = part.sequence.page_table.num_tokens
+            room = self._ledger.stretch(part.sequence, start + 1 + num_nodes) - start - 1
+            cut.append(tree.prefix(min(num_nodes, room)) if room > 0 else None)
+            if room <= 0:
+                decisions[place] = replace(decisions[place], reason="no_room")
+        return tuple(cut), replace(plan, decisions=tuple(decisions))
 
     def _request(self, sequence: Sequence) -> DraftRequest:
         return DraftRequest(
@@ -213,10 +225,10 @@ class Speculator:
         )
 
 
-def _left_off(parts: tuple[Part, ...], plan: Plan, seconds: float) -> Drafted:
-    """Where nobody drafts; `seconds` went into deciding that."""
+def _plain(parts: tuple[Part, ...], plan: Plan, *, build_s: float) -> Drafted:
+    """Where nobody drafts."""
     nothing = (None,) * len(parts)
-    return Drafted(parts=parts, trees=nothing, build_s=seconds, plan=plan, drafts=nothing, decisions=plan.decisions)
+    return Drafted(parts=parts, trees=nothing, build_s=build_s, plan=plan, drafts=nothing)
 
 
 def _decoding(part: Part) -> Decoding:
@@ -224,17 +236,6 @@ def _decoding(part: Part) -> Decoding:
     return Decoding(
         request_id=sequence.request.request_id, context_len=part.start, can_draft=sequence.max_draft_len >= 1
     )
-
-
-def _decision(decided: Decision, is_asked: bool, drafts: Drafts | None, num_nodes: int) -> Decision:
-    """What came of what was decided."""
-    if not is_asked or num_nodes:
-        return decided
-    if drafts is None:
-        return replace(decided, reason="no_room")
-    if decided.reason == "watch" and drafts.path_probs:
-        return decided
-    return replace(decided, reason="too_unlikely" if drafts.path_probs else "nothing_drafted")
 
 
 def _to_verify(part: Part, tree: DraftTree) -> Part:

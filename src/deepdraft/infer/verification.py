@@ -45,12 +45,17 @@ class Drafted:
     trees: tuple[DraftTree | None, ...]
     draft_s: float = 0.0
     build_s: float = 0.0
+    speculation_s: float = 0.0
+    """All that having trees took, deciding who is to draft left out."""
     plan: Plan | None = None
-    """Who was to draft; None: nobody was asked, since these are no decode parts or there is no drafter."""
+    """What was decided; None: nobody was asked, since these are no decode parts or there is no drafter."""
     drafts: tuple[Drafts | None, ...] = ()
     """With a plan, each part's tree as it was built, before it was cut; None: it wasn't asked, or had no room."""
-    decisions: tuple[Decision, ...] = ()
-    """With a plan, what came of it for each part."""
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """With a plan, what came of it for each part."""
+        return self.plan.decisions if self.plan else ()
 
     @property
     def has_trees(self) -> bool:

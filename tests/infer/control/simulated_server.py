@@ -35,6 +35,8 @@ class Job:
     """The true probability over the drafter's own."""
     found_frac: float = 1.0
     """How often the drafter has anything to propose."""
+    is_calibrated: bool = False
+    """The drafter says that its probabilities are right."""
     change: Callable[[Job], None] | None = None
     """Called before each step; may change the job."""
     num_done: int = 0
@@ -128,7 +130,8 @@ class SimulatedServer:
         ]
         plan = self.policy.plan(decoding)
         trees = [self._tree(job) if asked else None for job, asked in zip(running, plan.drafting, strict=True)]
-        nodes = self.policy.num_nodes(plan, [None if tree is None else tree.drafts for tree in trees])
+        plan = self.policy.cut(plan, [None if tree is None else tree.drafts for tree in trees])
+        nodes = plan.num_nodes or ()
         outcomes = [self._outcome(*each) for each in zip(running, trees, nodes, strict=True)]
         draft_s = self._noisy(self.truth.drafting_s(sum(plan.drafting)))
         kv_tokens = sum(each.context_len for each in decoding)
@@ -177,7 +180,9 @@ class SimulatedServer:
             score, path = heapq.heappop(heap)
             probs.append(-score)
             paths.append(path)
-        return Tree(paths, Drafts(path_probs=probs, depths=[len(path) for path in paths]), depth_probs)
+        depths = [len(path) for path in paths]
+        drafts = Drafts(path_probs=probs, depths=depths, is_calibrated=job.is_calibrated)
+        return Tree(paths, drafts, depth_probs)
 
     def _outcome(self, job: Job, tree: Tree | None, num_nodes: int) -> Outcome:
         if tree is None:

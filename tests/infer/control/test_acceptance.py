@@ -93,9 +93,9 @@ def test_what_is_forgotten_leaves_its_context() -> None:
     assert acceptance.gains("b", 1000, CHAIN) == before
 
 
-def test_simulated_paths_teach_nothing() -> None:
+def test_paths_that_are_right_as_they_are_teach_nothing() -> None:
     acceptance = new()
-    decided = Drafts(path_probs=(1.0, 0.5, 0.0), depths=(1, 2, 3), is_simulated=True)
+    decided = Drafts(path_probs=(1.0, 0.5, 0.0), depths=(1, 2, 3), is_calibrated=True)
     accepted(acceptance, decided, [0] * 30)
     assert acceptance.gains("a", 1000, decided) == [1.0, 0.5, 0.0]
     assert acceptance.ratios("a", 1000) == [1.0] * 4

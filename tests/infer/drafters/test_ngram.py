@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from deepdraft.errors import UsageError
 from deepdraft.infer.drafters import ngram
 from deepdraft.infer.drafters.drafter import DraftRequest
-from deepdraft.infer.drafters.ngram import NgramDrafter, NgramSettings, latest_follower
+from deepdraft.infer.drafters.ngram import MAX_PLACES, NgramDrafter, NgramSettings, NgramText
+from deepdraft.infer.drafters.repeat_odds import RepeatOdds
 from deepdraft.infer.kernels.select import attention_backend
 from deepdraft.infer.kv.layout import KvLayout
 from deepdraft.infer.kv.page_table import PageTable
@@ -48,14 +50,32 @@ def plain_follower(token_ids: Sequence[int], min_len: int, max_len: int) -> int 
     return None
 
 
-@given(token_ids=TEXTS, min_len=st.integers(1, 3), further=st.integers(0, 4), block_len=st.integers(1, 70))
+@given(
+    token_ids=TEXTS,
+    min_len=st.integers(1, 3),
+    further=st.integers(0, 4),
+    steps=st.lists(st.integers(1, 60)),
+    sizes=st.tuples(st.sampled_from([1, 7, 100]), st.sampled_from([1, 9, 100])),
+)
 def test_the_longest_end_and_its_latest_occurrence(
-    token_ids: list[int], min_len: int, further: int, block_len: int
+    token_ids: list[int], min_len: int, further: int, steps: list[int], sizes: tuple[int, int]
 ) -> None:
+    """However the text came in, wherever the dictionary begins, and in however many blocks the rest is searched."""
+    text = NgramText(min_len, RepeatOdds())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ngram, "_BLOCK_LEN", block_len)
-        found = latest_follower(np.array(token_ids, dtype=np.int32), min_len, min_len + further)
+        for name, value in zip(("INDEXED_LEN", "_BLOCK_LEN"), sizes, strict=True):
+            patch.setattr(ngram, name, value)
+        for num_tokens in (*sorted(steps), len(token_ids)):
+            text.take_in(token_ids[:num_tokens])
+        found = text.latest_follower(token_ids, min_len + further)
     assert found == plain_follower(token_ids, min_len, min_len + further)
+
+
+def test_of_too_many_places_the_latest_are_looked_at() -> None:
+    longer = [7, 1, 2, 50]
+    others = [token_id for place in range(MAX_PLACES) for token_id in (1, 2, 100 + place)]
+    assert draft_of([*longer, *others[3:], 7, 1, 2], draft_len=1) == [50]
+    assert draft_of([*longer, *others, 7, 1, 2], draft_len=1) == [100 + MAX_PLACES - 1]
 
 
 def test_what_followed_is_drafted() -> None:
@@ -86,10 +106,26 @@ def test_a_token_once_more_is_no_repetition_unless_it_is_said_to_be() -> None:
     assert draft_of([1, 9, 2, 9], min_ngram_len=1, draft_len=1) == [2]
 
 
-def test_marginals_are_certain() -> None:
-    (found,) = drafted(NgramDrafter(NgramSettings(draft_len=4)), asked([1, 2, 3, 1, 2]))
+def test_probabilities_are_those_of_the_matched_length() -> None:
+    """Two tokens match, then each right one makes it one more."""
+    (found,) = drafted(NgramDrafter(NgramSettings(draft_len=4)), asked([1, 2, 3, 4, 5, 6, 1, 2]))
     assert (found.log_probs.dtype, found.token_ids.dtype) == (np.float32, np.int64)
-    assert found.log_probs.tolist() == [[0.0]] * 4
+    assert np.exp(found.log_probs[:, 0]) == pytest.approx([length / (length + 2) for length in (2, 3, 4, 5)])
+
+
+def test_what_came_of_drafts_is_counted() -> None:
+    """Of two drafters one is asked about texts that go on as they did before, the other about ones that don't; then
+    both about a text that neither has seen."""
+    probs = []
+    for token_id in (3, 9):
+        drafter = NgramDrafter(NgramSettings(draft_len=1))
+        for first in range(100, 130):
+            table, text = PageTable(1), [first, 2, 3, first, 2]
+            drafted(drafter, asked(text, table))
+            drafted(drafter, asked([*text, token_id], table))
+        (found,) = drafted(drafter, asked([50, 2, 3, 50, 2]))
+        probs.append(float(np.exp(found.log_probs[0, 0])))
+    assert probs[0] > 0.9 and probs[1] < 0.1
 
 
 def test_no_deeper_than_is_of_use() -> None:
@@ -113,16 +149,16 @@ def test_a_text_that_grew_drafts_like_one_that_came_at_once(texts: list[list[int
 
 
 def test_a_request_that_is_gone_is_forgotten() -> None:
-    """Its page table may then serve another text."""
-    drafter, table = NgramDrafter(NgramSettings(draft_len=1)), PageTable(1)
+    drafter, table = NgramDrafter(), PageTable(1)
     drafted(drafter, asked([1, 2, 3, 1, 2], table))
-    drafted(drafter)
-    (found,) = drafted(drafter, asked([6, 7, 8, 6, 7], table))
-    assert found.token_ids.tolist() == [[8]]
+    assert len(drafter._texts) == 1
+    del table
+    gc.collect()
+    assert len(drafter._texts) == 0
 
 
 def test_a_long_text() -> None:
-    """Across many blocks and growths of the array; the token ids of a large vocabulary."""
+    """With the token ids of a large vocabulary."""
     repeated = [160_000, 5, 163_839, 11, 12]
     text = [*repeated, *range(1000, 100_000), *repeated[:3]]
     drafter, table = NgramDrafter(NgramSettings(draft_len=2)), PageTable(1)

@@ -49,9 +49,9 @@ class Drafts:
     """Of each node, 1 or more."""
     is_cut: bool = False
     """The end of the request kept it small: it says nothing of other trees."""
-    is_simulated: bool = False
-    """Acceptance is simulated, and `path_probs` say what was decided: they are right, and nothing is learned of them.
-    """
+    is_calibrated: bool = False
+    """`path_probs` are right as they are, and nothing is learned of them: the drafter counts what comes of its
+    drafts, or acceptance is simulated and they say what was decided."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +95,8 @@ class Acceptance:
 
     def gains(self, request_id: str, context_len: int, drafts: Drafts) -> list[float]:
         """Expected tokens of each node of a tree."""
+        if drafts.is_calibrated:
+            return list(drafts.path_probs)
         ratios = self.ratios(request_id, context_len)
         return [
             min(1.0, prob * ratios[depth - 1]) for prob, depth in zip(drafts.path_probs, drafts.depths, strict=True)
@@ -124,7 +126,7 @@ class Acceptance:
         self, request_id: str, context_len: int, drafts: Drafts, num_nodes: int, accepted_len: int
     ) -> None:
         """The first `num_nodes` of a tree were verified, after `observe_drafts` of it."""
-        if drafts.is_simulated:
+        if drafts.is_calibrated:
             return
         self._outlooks.clear()
         expected = [0.0] * self._shape[0]

@@ -20,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class RowCosts:
     """Rising; the first is a plain step's: a row a request."""
     seconds: tuple[float, ...]
     """Never falling: a wider pass does no less."""
+    _by_nodes: list[float] = field(default_factory=list, repr=False, compare=False)
+    """What `first` has computed."""
 
     @property
     def plain_s(self) -> float:
@@ -61,6 +63,12 @@ class RowCosts:
         place = min(bisect_right(rows, num_rows), len(rows) - 1)
         frac = (num_rows - rows[place - 1]) / (rows[place] - rows[place - 1])
         return seconds[place - 1] + frac * (seconds[place] - seconds[place - 1])
+
+    def first(self, num_nodes: int) -> Sequence[float]:
+        """[num_nodes + 1 or more]: as `up_to`, computed once: what a plan stands for is asked at each step."""
+        if len(self._by_nodes) <= num_nodes:
+            self._by_nodes[:] = self.up_to(num_nodes).tolist()
+        return self._by_nodes
 
     def up_to(self, num_nodes: int) -> NDArray[np.float64]:
         """[num_nodes + 1]: of passes with 0, 1, ... rows more than a plain step."""
@@ -151,18 +159,29 @@ class Costs:
 class _Cell:
     """The last observations of about the same pass, and their medians."""
 
-    __slots__ = ("_seen", "kv_tokens", "num_seen", "seconds", "width")
+    __slots__ = ("_seen", "num_seen")
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, float, float]] = deque(maxlen=WINDOW)
         self.num_seen = 0
-        self.width = self.kv_tokens = self.seconds = 0.0
 
     def observe(self, width: float, kv_tokens: float, seconds: float) -> None:
         self._seen.append((width, kv_tokens, seconds))
         self.num_seen += 1
-        # The lower one of two in the middle: a first observation is often one of warming up.
-        self.width, self.kv_tokens, self.seconds = (_median(each) for each in zip(*self._seen, strict=True))
+
+    # The lower one of two in the middle: a first observation is often one of warming up.
+
+    @property
+    def width(self) -> float:
+        return _median([seen[0] for seen in self._seen])
+
+    @property
+    def kv_tokens(self) -> float:
+        return _median([seen[1] for seen in self._seen])
+
+    @property
+    def seconds(self) -> float:
+        return _median([seen[2] for seen in self._seen])
 
 
 class _Table:
@@ -185,10 +204,12 @@ class _Table:
 
     def observe(self, width_class: int, width: float, kv_tokens: float, seconds: float) -> None:
         octave = int(kv_tokens).bit_length()
-        if octave not in self._cells.get(width_class, {}):
-            cells = self._cells.get(width_class, {}) | {octave: _Cell()}
+        cell = self._cells.get(width_class, {}).get(octave)
+        if cell is None:
+            cell = _Cell()
+            cells = self._cells.get(width_class, {}) | {octave: cell}
             self._cells = dict(sorted((self._cells | {width_class: dict(sorted(cells.items()))}).items()))
-        self._cells[width_class][octave].observe(width, kv_tokens, seconds)
+        cell.observe(width, kv_tokens, seconds)
         self.num_observed += 1
 
     def usual_s(self, width_class: int, kv_tokens: float) -> float | None:

@@ -13,6 +13,8 @@ EXPLORING: tuple[Reason, ...] = ("probe", "learning")
 """Reasons of what is done to find out, by verifying."""
 PASSING: tuple[Reason, ...] = (*EXPLORING, "watch")
 """Reasons that hold for one step alone."""
+WEIGHED: tuple[Reason, ...] = ("pays", "below_break_even")
+"""Reasons of what drafts are weighed by, where there are any: by the last ones a request's drafts pay, or don't."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +35,14 @@ class Plan:
     decisions: tuple[Decision, ...]
     drafting: tuple[bool, ...]
     """Whether it is to draft."""
+    num_nodes: tuple[int, ...] | None = None
+    """Of its tree that are to be verified; None as a whole: nothing is drafted yet."""
     rate_tok_s: float | None = None
     """What drafts are held against; None: nothing is weighed."""
+    draft_s: float = 0.0
+    """Expected seconds of drafting."""
+    verify_s: float | None = None
+    """And, when trees are cut, of the pass; None: nothing is weighed, or nothing verified."""
     base_s: float | None = None
     """Expected seconds of the step without what is done to find out."""
     base_gain: float = 0.0
@@ -55,6 +63,11 @@ class Outcome:
     accepted_len: int = 0
 
 
+def num_kv_tokens(requests: Sequence[Decoding]) -> int:
+    """Cached tokens of all of them."""
+    return sum(request.context_len for request in requests)
+
+
 def alike(requests: Sequence[Decoding], reason: Reason, *, drafts: bool = False) -> Plan:
     """Nothing is weighed."""
     return Plan(
@@ -62,6 +75,20 @@ def alike(requests: Sequence[Decoding], reason: Reason, *, drafts: bool = False)
         decisions=tuple(Decision(reason=reason if each.can_draft else "ending") for each in requests),
         drafting=tuple(drafts and each.can_draft for each in requests),
     )
+
+
+def after_drafting(decision: Decision, is_asked: bool, drafts: Drafts | None, num_nodes: int) -> Decision:
+    """What came of a decision: a request that was asked has a tree of which so many nodes are verified."""
+    if not is_asked:
+        return decision
+    reason = decision.reason
+    if num_nodes:
+        reason = "pays" if reason in WEIGHED else reason
+    elif drafts is None:
+        reason = "no_room"
+    elif reason != "watch" or not drafts.path_probs:
+        reason = "too_unlikely" if drafts.path_probs else "nothing_drafted"
+    return decision if reason == decision.reason else replace(decision, reason=reason)
 
 
 class Standing:

@@ -51,7 +51,7 @@ class Weighing:
             if won > rate_tok_s * own_draft_s:
                 found[place] = each
                 value += won
-        return found if value > rate_tok_s * self._drafting_s(len(found)) else {}
+        return found if value > rate_tok_s * self.drafting_s(len(found)) else {}
 
     def forced(self, place: int, rate_tok_s: float, *, is_whole: bool = False) -> Worth:
         """A request's drafts where it drafts in any case: with one node at least, or with all."""
@@ -63,12 +63,12 @@ class Weighing:
 
     def added_draft_s(self, num_drafting: int) -> float:
         """Drafting seconds of one request more."""
-        return self._drafting_s(num_drafting + 1) - self._drafting_s(num_drafting)
+        return self.drafting_s(num_drafting + 1) - self.drafting_s(num_drafting)
 
     def seconds(self, drafters: Iterable[Worth]) -> float:
         """Expected of the step in which these draft."""
         drafting = list(drafters)
-        return self.costs.plain_s + self._drafting_s(len(drafting)) + sum(each.rows_s for each in drafting)
+        return self.costs.plain_s + self.drafting_s(len(drafting)) + sum(each.rows_s for each in drafting)
 
     def tokens(self, drafters: Iterable[Worth]) -> float:
         """Expected to be committed by it."""
@@ -77,10 +77,11 @@ class Weighing:
     def break_even_len(self, each: Worth, num_drafting: int) -> float:
         """Tokens that a request has to commit a round to be worth its rows and its part of the drafter's pass, one of
         `num_drafting`, at the rate of plain steps."""
-        draft_s = self._drafting_s(num_drafting) / num_drafting
+        draft_s = self.drafting_s(num_drafting) / num_drafting
         return 1 + self.plain_rate_tok_s * (each.rows_s + draft_s)
 
-    def _drafting_s(self, num_drafting: int) -> float:
+    def drafting_s(self, num_drafting: int) -> float:
+        """Of so many requests."""
         if num_drafting not in self._known_draft_s:
             self._known_draft_s[num_drafting] = self._draft_s(num_drafting)
         return self._known_draft_s[num_drafting]

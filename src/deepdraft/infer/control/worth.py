@@ -55,22 +55,29 @@ def cut(gains: Sequence[Sequence[float]], costs: RowCosts, rate_tok_s: float) ->
 
     Nodes of all trees are taken likeliest first, none before those ahead of it in its tree.
     """
+    if len(gains) == 1:
+        (own,) = gains
+        return (_num_worth(own, costs, rate_tok_s),)
     # A node stands no earlier than the least likely one ahead of it; the sort is stable.
     nodes = [
         (least, gain, tree)
         for tree, own in enumerate(gains)
         for least, gain in zip(accumulate(own, min), own, strict=True)
     ]
-    if len(gains) > 1:
-        nodes.sort(key=lambda node: -node[0])
-    seconds = costs.up_to(len(nodes)).tolist()
-    won, best, num_taken = 0.0, 0.0, 0
-    for place, (_, gain, _) in enumerate(nodes, start=1):
-        won += gain
-        value = won - rate_tok_s * (seconds[place] - seconds[0])
-        if value > best:
-            best, num_taken = value, place
+    nodes.sort(key=lambda node: -node[0])
     taken = [0] * len(gains)
-    for _, _, tree in nodes[:num_taken]:
+    for _, _, tree in nodes[: _num_worth([gain for _, gain, _ in nodes], costs, rate_tok_s)]:
         taken[tree] += 1
     return tuple(taken)
+
+
+def _num_worth(gains: Sequence[float], costs: RowCosts, rate_tok_s: float) -> int:
+    """How many first nodes, in this order, win most above the rate."""
+    seconds = costs.first(len(gains))
+    plain_s, won, best, num_taken = seconds[0], 0.0, 0.0, 0
+    for place, gain in enumerate(gains, start=1):
+        won += gain
+        value = won - rate_tok_s * (seconds[place] - plain_s)
+        if value > best:
+            best, num_taken = value, place
+    return num_taken

@@ -45,6 +45,11 @@ class DeferredDrafter:
         return self._drafter.draft_len
 
     @property
+    def is_calibrated(self) -> bool:
+        """The other's."""
+        return self._drafter.is_calibrated
+
+    @property
     def scratch_len(self) -> int:
         """The other's."""
         return self._drafter.scratch_len
@@ -78,8 +83,11 @@ class DeferredDrafter:
 
     def settle(self, pool: PagePool) -> None:
         """Take in what waits: to be done before slots are moved."""
-        if not self._waiting:
-            return
+        if self._waiting:
+            self._take_in(pool)
+
+    @torch.inference_mode()
+    def _take_in(self, pool: PagePool) -> None:
         waiting, self._waiting = self._waiting, {}
         token_ids, positions, features = zip(*waiting.values(), strict=True)
         rows = Rows(*(torch.tensor(each, device=pool.device) for each in (token_ids, positions, list(waiting))))

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -35,9 +34,7 @@ from deepdraft.infer.layers.forward_pass import ForwardPass, all_queries
 from deepdraft.infer.models.model import Model
 from deepdraft.infer.noise import gumbel_noise
 from deepdraft.infer.pass_threads import LayerSize, threads_for
-from deepdraft.infer.tree.marginals import Marginals, marginals
-
-_NOTHING = Marginals(np.zeros((0, 1), dtype=np.float32), np.zeros((0, 1), dtype=np.int64))
+from deepdraft.infer.tree.marginals import NOTHING, Marginals, marginals
 
 
 class DflashDrafter:
@@ -63,6 +60,11 @@ class DflashDrafter:
         self._target = target
         self._first_layer = target.config.num_layers
         self._layer_size = LayerSize.of(model.config.layers)
+
+    @property
+    def is_calibrated(self) -> bool:
+        """No: a drafter is surer of itself than it should be, by how much depends on the text."""
+        return False
 
     @property
     def draft_len(self) -> int:
@@ -103,13 +105,13 @@ class DflashDrafter:
         depths = [min(self.draft_len, request.max_draft_len) for request in requests]
         asked = [request for request, depth in zip(requests, depths, strict=True) if depth > 0]
         if not asked:
-            return (_NOTHING,) * len(requests)
+            return (NOTHING,) * len(requests)
         logits = self.logits(asked, pool, attention, num_depths=max(depths))
         for row, request in zip(logits, asked, strict=True):
             if request.temperature > 0:
                 row.copy_(noisy_scores(row, request))
         drafted = iter(marginals(logits, top_k))
-        return tuple(_first(next(drafted), depth) if depth > 0 else _NOTHING for depth in depths)
+        return tuple(_first(next(drafted), depth) if depth > 0 else NOTHING for depth in depths)
 
     @torch.inference_mode()
     def logits(

@@ -27,7 +27,8 @@ from deepdraft.infer.tree.marginals import Marginals
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DraftRequest:
-    """One request to draft for. What is drafted is a function of these values and the absorbed context alone."""
+    """One request to draft for. The tokens that are drafted are a function of these values and the absorbed context
+    alone."""
 
     token_ids: Sequence[int]
     """Prompt and output; the last one is the bonus token, which is not in the pool yet. Under one page table tokens
@@ -43,7 +44,7 @@ class DraftRequest:
 
 
 class Drafter(Protocol):
-    """Stateless but for weights and what the pool holds: a request that ends needs no word of it."""
+    """Of one engine. A request that ends needs no word of it: what is a request's own goes with its page table."""
 
     @property
     def name(self) -> str:
@@ -52,6 +53,11 @@ class Drafter(Protocol):
     @property
     def draft_len(self) -> int:
         """The deepest draft there can be."""
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether its probabilities are counted from what came of its drafts, so that nobody else has to correct
+        them."""
 
     @property
     def scratch_len(self) -> int:

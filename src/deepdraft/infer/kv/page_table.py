@@ -23,7 +23,7 @@ from deepdraft.cost.kv import num_pages
 class PageTable:
     """One request's pages, and how many tokens of it the pool holds."""
 
-    __slots__ = ("num_tokens", "page_size", "pages")
+    __slots__ = ("__weakref__", "num_tokens", "page_size", "pages")
 
     def __init__(self, page_size: int, pages: Iterable[int] = (), num_tokens: int = 0) -> None:
         self.page_size = page_size

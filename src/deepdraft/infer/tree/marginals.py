@@ -37,6 +37,10 @@ class Marginals:
         return len(self.log_probs)
 
 
+NOTHING = Marginals(np.zeros((0, 1), dtype=np.float32), np.zeros((0, 1), dtype=np.int64))
+"""Of a drafter that has nothing to propose."""
+
+
 def marginals(logits: Tensor, top_k: int) -> tuple[Marginals, ...]:
     """The `top_k` likeliest tokens of each depth (all of a smaller vocabulary); logits float [R, L, V], R results.
 
