@@ -131,7 +131,7 @@ class SimulatedServer:
         plan = self.policy.plan(decoding)
         trees = [self._tree(job) if asked else None for job, asked in zip(running, plan.drafting, strict=True)]
         plan = self.policy.cut(plan, [None if tree is None else tree.drafts for tree in trees])
-        nodes = plan.num_nodes or ()
+        nodes = plan.num_nodes
         outcomes = [self._outcome(*each) for each in zip(running, trees, nodes, strict=True)]
         draft_s = self._noisy(self.truth.drafting_s(sum(plan.drafting)))
         kv_tokens = sum(each.context_len for each in decoding)

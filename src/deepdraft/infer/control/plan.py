@@ -35,8 +35,8 @@ class Plan:
     decisions: tuple[Decision, ...]
     drafting: tuple[bool, ...]
     """Whether it is to draft."""
-    num_nodes: tuple[int, ...] | None = None
-    """Of its tree that are to be verified; None as a whole: nothing is drafted yet."""
+    num_nodes: tuple[int, ...] = ()
+    """Of its tree that are to be verified; empty as long as nothing is drafted."""
     rate_tok_s: float | None = None
     """What drafts are held against; None: nothing is weighed."""
     draft_s: float = 0.0
