@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from deepdraft.errors import UsageError
-from deepdraft.infer.control.acceptance import Drafts
+from deepdraft.infer.control.acceptance import NO_DRAFTS, Drafts
 from deepdraft.infer.control.plan import Decoding, Outcome, Plan
 from deepdraft.infer.control.policy import Policy
 from deepdraft.infer.drafters.drafter import Drafter, DraftRequest
@@ -100,12 +100,12 @@ class Speculator:
         proposed = self._drafter.draft(requests, self._pool, self._attention, top_k=self._settings.tree_top_k)
         proposed_s = time.monotonic()
         trees = {
-            sequence: self._tree(request, candidates)
+            sequence: self._tree(request, candidates) if candidates.draft_len else None
             for sequence, request, candidates in zip(asked, requests, proposed, strict=True)
         }
         built = [trees.get(part.sequence) for part in parts]
         drafts = tuple(
-            None if tree is None else self._drafts(part.sequence, tree)
+            self._drafts(part.sequence, tree) if tree else NO_DRAFTS if part.sequence in trees else None
             for part, tree in zip(parts, built, strict=True)
         )
         plan = self.policy.cut(plan, drafts)
@@ -203,7 +203,9 @@ class Speculator:
     ) -> tuple[tuple[DraftTree | None, ...], Plan]:
         """The first nodes of each tree that are to be verified and that there is room for, and the plan without those
         that there is none for."""
-        cut, decisions = list[DraftTree | None](), list(plan.decisions)
+        if not any(plan.num_nodes):
+            return (None,) * len(parts), plan
+        cut, decisions, is_short = list[DraftTree | None](), list(plan.decisions), False
         for place, (part, tree, num_nodes) in enumerate(zip(parts, built, plan.num_nodes, strict=True)):
             if not tree or not num_nodes:
                 cut.append(None)
@@ -212,8 +214,8 @@ class Speculator:
             room = self._ledger.stretch(part.sequence, start + 1 + num_nodes) - start - 1
             cut.append(tree.prefix(min(num_nodes, room)) if room > 0 else None)
             if room <= 0:
-                decisions[place] = replace(decisions[place], reason="no_room")
-        return tuple(cut), replace(plan, decisions=tuple(decisions))
+                is_short, decisions[place] = True, replace(decisions[place], reason="no_room")
+        return tuple(cut), replace(plan, decisions=tuple(decisions)) if is_short else plan
 
     def _request(self, sequence: Sequence) -> DraftRequest:
         return DraftRequest(

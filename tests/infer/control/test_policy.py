@@ -6,9 +6,9 @@ import random
 from typing import Any
 
 import pytest
+from benchmarks.speculation_control.server import BUDGET, DRAFT_LEN, Job, Ran, SimulatedServer, Truth, jobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_server import BUDGET, DRAFT_LEN, Job, Ran, SimulatedServer, Truth, jobs
 
 from deepdraft.infer.control.plan import Decoding, Outcome
 from deepdraft.infer.control.policy import FREE_DRAFT_FRAC, Policy

@@ -54,6 +54,10 @@ class Drafts:
     drafts, or acceptance is simulated and they say what was decided."""
 
 
+NO_DRAFTS = Drafts(path_probs=(), depths=())
+"""The drafter had nothing to propose."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Outlook:
     """What the next tree of a request may be like: trees that were, corrected, each with a weight."""

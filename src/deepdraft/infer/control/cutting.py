@@ -14,6 +14,8 @@ from deepdraft.infer.control.costs import RowCosts
 from deepdraft.infer.control.plan import EXPLORING, WEIGHED, Plan, after_drafting
 from deepdraft.infer.control.worth import cut
 
+MARGIN_FRAC = 0.04
+"""What a request commits by drafts that nobody expected to pay is expected to be more by this than at break-even."""
 _LEARNING_PARTS = 4
 
 
@@ -61,8 +63,13 @@ def _wanted(
         request = plan.requests[place]
         overrated_frac = books.optimism.margin_frac(request.request_id, request.context_len)
         held.append([gain / (1 + overrated_frac) for gain in gains[place]])
-    for place, num_nodes in zip(weighed, cut(held, costs, rate_tok_s), strict=True):
-        wanted[place] = num_nodes
+    kept = cut(held, costs, rate_tok_s)
+    rows_s = costs.of(len(wanted) + sum(kept)) - costs.plain_s
+    for place, its_own, num_nodes in zip(weighed, held, kept, strict=True):
+        is_unplanned = plan.decisions[place].reason == "below_break_even"
+        least = 1 + rate_tok_s * rows_s * num_nodes / max(1, sum(kept))
+        if not is_unplanned or 1 + sum(its_own[:num_nodes]) > (1 + MARGIN_FRAC) * least:
+            wanted[place] = num_nodes
     for place, own in gains.items():
         if plan.decisions[place].reason in EXPLORING:
             wanted[place] = _num_explored(plan, costs, rate_tok_s, own, books)

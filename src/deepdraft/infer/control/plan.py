@@ -95,9 +95,8 @@ class Standing:
     """A plan, for as long as it stands."""
 
     def __init__(self, plan: Plan | None = None, num_steps: int = 0) -> None:
-        """For so many steps more; one with anything done to find out stands for none."""
-        is_exploring = plan is None or any(each.reason in PASSING for each in plan.decisions)
-        self._plan = None if is_exploring else plan
+        """For so many steps more."""
+        self._plan = plan
         self._num_left = num_steps
 
     def of(self, requests: Sequence[Decoding]) -> Plan | None:

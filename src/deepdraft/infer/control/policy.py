@@ -26,7 +26,7 @@ from deepdraft.infer.control.books import NUM_LEARNING_ROUNDS, Books
 from deepdraft.infer.control.costs import RowCosts
 from deepdraft.infer.control.cutting import cut_trees
 from deepdraft.infer.control.decision import Decision, Reason, SpeculationMode
-from deepdraft.infer.control.plan import Decoding, Outcome, Plan, Standing, alike, num_kv_tokens
+from deepdraft.infer.control.plan import EXPLORING, PASSING, Decoding, Outcome, Plan, Standing, alike, num_kv_tokens
 from deepdraft.infer.control.weighing import Weighing
 from deepdraft.infer.control.worth import Worth
 
@@ -55,6 +55,8 @@ CHEAP_DRAFT_FRAC = 0.1
 FREE_DRAFT_FRAC = 0.05
 """Of a plain step: a drafter that takes less than this, proposing something, is asked at every step. Where it
 proposes nothing, which is where it can't be worth asking, it takes a fraction of that."""
+STAY_FREE_FRAC = 0.1
+"""And one that is goes on being asked below this."""
 _NUM_RATES = 2
 
 
@@ -82,6 +84,8 @@ class Policy:
         self._tree_budget = tree_budget
         self._min_nodes = min_nodes
         self._standing = Standing()
+        self._has_free_drafts = False
+        """At the last weighing."""
 
     def plan(self, requests: Sequence[Decoding]) -> Plan:
         """Who drafts in a step of these requests."""
@@ -101,14 +105,17 @@ class Policy:
         knows_rounds = self.books.costs.num_drafts >= NUM_LEARNING_ROUNDS and costs.knows_drafts
         if knows_rounds and self.books.acceptance.is_known:
             plan = self._weigh(tuple(requests), able, costs)
-            self._standing = Standing(plan, self._num_standing(plan, self._draft_s(1, kv_tokens)) - 1)
+            self._standing = Standing(plan, self._num_standing(plan, self._draft_s(1, kv_tokens) / costs.plain_s) - 1)
             return plan
         return self._learn(tuple(requests), able, costs)
 
     def cut(self, plan: Plan, drafts: Sequence[Drafts | None]) -> Plan:
         """With the number of first nodes of each request's tree to verify (0: it is decoded plainly), and what that
         makes of the decisions. None: it was not asked, or had no room."""
-        return cut_trees(plan, drafts, self.books, min_nodes=self._min_nodes)
+        found = cut_trees(plan, drafts, self.books, min_nodes=self._min_nodes)
+        if any(each.reason in EXPLORING for each in found.decisions):
+            self._standing = Standing()
+        return found
 
     def observe(self, plan: Plan, outcomes: Sequence[Outcome], *, seconds: float, draft_s: float) -> None:
         """The step took `seconds`, of which `draft_s` went into drafting and building trees."""
@@ -174,7 +181,7 @@ class Policy:
         is_whole = bool(chosen) or self.books.num_probes % 2 == 1
         is_refresh = bool(chosen) and self._is_plain_due(weighing, requests, rate)
         probing = None if is_refresh else self._probing(weighing, requests, able, chosen, rate, is_whole=is_whole)
-        is_free = weighing.drafting_s(len(able)) < FREE_DRAFT_FRAC * weighing.costs.plain_s
+        is_free = self._is_free(weighing.drafting_s(len(able)) / weighing.costs.plain_s)
         watching = None
         if probing is None and not is_refresh and not is_free:
             watching = self._watching(weighing, requests, able, chosen)
@@ -250,14 +257,22 @@ class Policy:
         request, loss_s = requests[place], weighing.added_draft_s(len(chosen))
         return place if self.books.watching.can_afford(request.request_id, request.context_len, loss_s) else None
 
-    @staticmethod
-    def _num_standing(plan: Plan, draft_s: float) -> int:
-        """Steps that a plan stands for; `draft_s` is a draft's for one request."""
-        assert plan.costs is not None
-        draft_frac = draft_s / plan.costs.plain_s
-        if draft_frac < FREE_DRAFT_FRAC:
+    def _is_free(self, draft_frac: float) -> bool:
+        """Of a step in which everybody drafts, which takes that share of a plain one longer."""
+        self._has_free_drafts = draft_frac < (STAY_FREE_FRAC if self._has_free_drafts else FREE_DRAFT_FRAC)
+        return self._has_free_drafts
+
+    def _num_standing(self, plan: Plan, draft_frac: float) -> int:
+        """Steps that a plan stands for; a draft for one request takes that share of a plain step.
+
+        What is done to find out is done once. Where everybody is asked, that is when a tree is there to be verified.
+        """
+        if self._has_free_drafts and any(plan.drafting):
             return WEIGH_FREE_EVERY_STEPS
-        return WEIGH_EVERY_STEPS if any(plan.drafting) or draft_frac < CHEAP_DRAFT_FRAC else WEIGH_PLAIN_EVERY_STEPS
+        if any(each.reason in PASSING for each in plan.decisions):
+            return 1
+        is_brief = any(plan.drafting) or draft_frac < CHEAP_DRAFT_FRAC
+        return WEIGH_EVERY_STEPS if is_brief else WEIGH_PLAIN_EVERY_STEPS
 
     def _draft_s(self, num_drafting: int, kv_tokens: int) -> float:
         return self.books.costs.draft_s(num_drafting, kv_tokens) or 0.0
