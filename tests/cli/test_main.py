@@ -32,6 +32,7 @@ def cpu_s(*words: str) -> float:
     return min(costs)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "command", [(), *((name,) for name in COMMANDS)], ids=lambda command: "".join(command) or "-"
 )
@@ -41,6 +42,7 @@ def test_help_is_quick(command) -> None:
     assert cpu_s("-m", "deepdraft", *command, "--help") <= limit_s
 
 
+@pytest.mark.alone
 def test_import_is_quick() -> None:
     program = "import time; t = time.perf_counter(); import deepdraft; print(time.perf_counter() - t)"
     runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout for _ in range(3)]
@@ -69,6 +71,7 @@ def test_the_base_install_is_light() -> None:
     assert names == ["httptools", "msgspec"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "command", [(), *((name,) for name in COMMANDS)], ids=lambda command: "".join(command) or "-"
 )
