@@ -28,24 +28,12 @@ settings.load_profile("deepdraft")
 # that spin while they wait for each other make a busy machine ten times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-TIMED_FOLDERS = ("embedded", "selftest", "truth")
-"""Their tests hold measured times against a truth; `scripts/test` runs them after all others, and so it does those
-that take the least disturbed of several attempts."""
 SERVE_MODULES = ("torch", "starlette", "uvicorn", "safetensors", "tokenizers", "prometheus_client")
 NUM_SPECIAL_TOKENS, NUM_BYTE_TOKENS = 4, 256
 VOCAB_SIZE, HIDDEN, NUM_LAYERS, NUM_QO_HEADS, NUM_KV_HEADS, HEAD_DIM, MLP = 1024, 64, 2, 4, 2, 16, 128
 MAX_POSITIONS = 32_768
 
 Measured = TypeVar("Measured")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is to run alone."""
-    folders = [Path(__file__).parent / name for name in TIMED_FOLDERS]
-    for item in items:
-        is_timed = "least_disturbed" in getattr(item, "fixturenames", ())
-        if is_timed or any(item.path.is_relative_to(folder) for folder in folders):
-            item.add_marker("alone")
 
 
 class LeastDisturbed(Protocol):

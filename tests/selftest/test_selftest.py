@@ -17,6 +17,8 @@ from deepdraft.selftest.runner import all_checks, run_selftest
 from deepdraft.selftest.timing import Pair
 from deepdraft.simulate.truth import RequestTruth, Write
 
+pytestmark = pytest.mark.alone
+
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "deepdraft", "selftest", *words], capture_output=True, text=True)

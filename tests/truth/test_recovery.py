@@ -28,6 +28,8 @@ from lawful import (
 
 from deepdraft.simulate.spec import DialectName
 
+pytestmark = pytest.mark.alone
+
 CLIENT_S = 0.0015
 """How far the median TTFT of ours may be from the server's: half of what the client claims for one stream."""
 PREFILL_FRAC = 0.05
